@@ -1,0 +1,95 @@
+package trial
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Kind is what an event of an experiment's log says happened.
+type Kind string
+
+// The kinds of events. Data of each is the struct of the same name, as JSON.
+const (
+	KindCommand      Kind = "command"      // Command: somebody asked for something
+	KindAsked        Kind = "asked"        // Asked: a trial that will run
+	KindIntermediate Kind = "intermediate" // Intermediate: a metric algorithms may see
+	KindEnded        Kind = "ended"        // Ended: a trial is settled
+	KindInterrupted  Kind = "interrupted"  // Interrupted: an attempt was stopped with its experiment
+	KindUndriven     Kind = "undriven"     // no data: a trial that should have an open workflow has none
+	KindDecision     Kind = "decision"     // Decision: somebody decided that a trial shall end
+)
+
+// NoTrial is Event.Sequence where an event concerns no trial.
+const NoTrial = -1
+
+// Event is one entry of an experiment's log. Numbers start at 1, rise without
+// gaps in commit order, and are never reused.
+type Event struct {
+	Number   int64           `json:"number"`
+	Kind     Kind            `json:"kind"`
+	Sequence int             `json:"sequence"` // the trial, or NoTrial
+	Attempt  int             `json:"attempt,omitempty"`
+	Time     time.Time       `json:"time"`
+	Data     json.RawMessage `json:"data,omitempty"`
+}
+
+// Names of commands.
+const (
+	Accept            = "accept"          // Value: the experiment's canonical configuration
+	SetConcurrency    = "set-concurrency" // Value: integer > 0
+	SetMaxTrials      = "set-max-trials"  // Value: integer > 0
+	SetMaxDuration    = "set-max-duration"
+	SetSearchSpace    = "set-search-space" // Value: the search space, an object
+	Pause             = "pause"
+	Resume            = "resume"
+	Stop              = "stop"
+	EarlyStopCommand  = "early-stop" // every running trial ends EARLY_STOPPED, then the experiment is DONE
+	AddTrial          = "add-trial"  // Value: the parameters, an object
+	SourceAlgorithm   = "algorithm"
+	SourceCustomized  = "customized"
+	MaxDurationIsOver = "max-duration-is-over" // Round's own word in its answer, never in the log
+)
+
+// Command is what a person, or a program of theirs, asked of an experiment.
+// SetMaxDuration's Value is a whole number of seconds, 0 for unlimited.
+type Command struct {
+	ID    string          `json:"id"` // unique; a repeated command is the same command
+	Name  string          `json:"name"`
+	Value json.RawMessage `json:"value,omitempty"`
+}
+
+// Asked is a trial that will run, with the parameters it runs with for ever.
+type Asked struct {
+	Parameters Parameters `json:"parameters"`
+	Source     string     `json:"source"` // SourceAlgorithm or SourceCustomized
+	// ParameterID is what parameter.cfg carries as parameter_id, as JSON: a
+	// number, a string for some advisors, null for customised trials.
+	ParameterID json.RawMessage `json:"parameterId"`
+}
+
+// Intermediate is a PERIODICAL metric as algorithms see it.
+type Intermediate struct {
+	Step  int64    `json:"step"`  // NNI's sequence
+	Value *float64 `json:"value"` // nil where it is no finite number
+}
+
+// Ended is a settled trial.
+type Ended struct {
+	State  State    `json:"state"`
+	Value  *float64 `json:"value"` // its default metric, nil where there is none
+	Reason Reason   `json:"reason"`
+	Source string   `json:"source"` // the ask's source: a customised trial is not fed to tuners
+}
+
+// Interrupted is an attempt that ended because its experiment stopped.
+type Interrupted struct {
+	Reason Reason `json:"reason"`
+}
+
+// Decision says that an attempt of a trial shall end. There is at most one for
+// each attempt: the first wins.
+type Decision struct {
+	ID     string `json:"id"`
+	Cause  Cause  `json:"cause"`
+	Reason Reason `json:"reason"`
+}
