@@ -2,6 +2,7 @@ package trial
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
@@ -35,19 +36,18 @@ type Event struct {
 
 // Names of commands.
 const (
-	Accept            = "accept"          // Value: the experiment's canonical configuration
-	SetConcurrency    = "set-concurrency" // Value: integer > 0
-	SetMaxTrials      = "set-max-trials"  // Value: integer > 0
-	SetMaxDuration    = "set-max-duration"
-	SetSearchSpace    = "set-search-space" // Value: the search space, an object
-	Pause             = "pause"
-	Resume            = "resume"
-	Stop              = "stop"
-	EarlyStopCommand  = "early-stop" // every running trial ends EARLY_STOPPED, then the experiment is DONE
-	AddTrial          = "add-trial"  // Value: the parameters, an object
-	SourceAlgorithm   = "algorithm"
-	SourceCustomized  = "customized"
-	MaxDurationIsOver = "max-duration-is-over" // Round's own word in its answer, never in the log
+	Accept           = "accept"          // Value: the experiment's canonical configuration
+	SetConcurrency   = "set-concurrency" // Value: integer > 0
+	SetMaxTrials     = "set-max-trials"  // Value: integer > 0
+	SetMaxDuration   = "set-max-duration"
+	SetSearchSpace   = "set-search-space" // Value: the search space, an object
+	Pause            = "pause"
+	Resume           = "resume"
+	Stop             = "stop"
+	EarlyStopCommand = "early-stop" // every running trial ends EARLY_STOPPED, then the experiment is DONE
+	AddTrial         = "add-trial"  // Value: the parameters, an object
+	SourceAlgorithm  = "algorithm"
+	SourceCustomized = "customized"
 )
 
 // Command is what a person, or a program of theirs, asked of an experiment.
@@ -93,3 +93,11 @@ type Decision struct {
 	Cause  Cause  `json:"cause"`
 	Reason Reason `json:"reason"`
 }
+
+// Commands lists the names of commands that people can give.
+func Commands() []string {
+	return []string{SetConcurrency, SetMaxTrials, SetMaxDuration, SetSearchSpace, Pause, Resume, Stop, EarlyStopCommand, AddTrial}
+}
+
+// IsCommand tells whether name is a command, Accept among them.
+func IsCommand(name string) bool { return name == Accept || slices.Contains(Commands(), name) }

@@ -1,0 +1,82 @@
+// Package activities is what workflows can have done: prepare code, submit a
+// trial, watch it, end it, ask an algorithm, write the record. It is the one place
+// where a platform's errors become Temporal's, and none of it decides what
+// happens next: that is for workflows.
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/perennial-ml/perennial/activities/poller"
+	"github.com/perennial-ml/perennial/assessors"
+	"github.com/perennial-ml/perennial/experiment"
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/tuners"
+)
+
+// Platform is a training platform together with the poller that observes it.
+type Platform struct {
+	platforms.Platform
+	Poller *poller.Poller
+}
+
+// Signaler takes a decision to a trial's workflow. It returns nil where there is
+// no such workflow any more: the sweeper repeats what was missed.
+type Signaler interface {
+	EarlyStop(ctx context.Context, key trial.Key, decision trial.Decision) error
+}
+
+// Activities holds what the activities work with. Its exported methods are the
+// activities; workflows name them through a nil *Activities.
+type Activities struct {
+	Record      *record.Store
+	Platforms   map[string]Platform // by name
+	Tuners      func(tuners.Spec) (tuners.Tuner, error)
+	Assessors   func(assessors.Spec) (assessors.Assessor, error)
+	Signaler    Signaler
+	Environment func(experiment string) string // the caller's environment file, "" if none
+	Queue       func(platform string) string   // the task queue of a platform's activities
+	Logger      *slog.Logger
+
+	algorithms sync.Map // experiment id → *algorithm
+}
+
+// Timings of long activities. A heartbeat is 1 ms of engine time, so it is far
+// apart; a dead host's activities are failed by id at the next start.
+const (
+	HeartbeatEvery   = 15 * time.Second
+	HeartbeatTimeout = 60 * time.Second
+)
+
+// config decodes the canonical configuration an experiment was accepted with.
+func (a *Activities) config(row record.Experiment) (experiment.Experiment, error) {
+	var config experiment.Experiment
+	if err := json.Unmarshal(row.Config, &config); err != nil {
+		return config, fmt.Errorf("configuration of experiment %s: %w", row.ID, err)
+	}
+	if len(config.Platforms) == 0 {
+		return config, fmt.Errorf("configuration of experiment %s names no platform", row.ID)
+	}
+	return config, nil
+}
+
+// placement is the platform that a trial runs on. Where an experiment lists
+// several, trials take turns by their number, so a trial never moves.
+func placement(config experiment.Experiment, sequence int) experiment.Platform {
+	return config.Platforms[sequence%len(config.Platforms)]
+}
+
+func (a *Activities) platform(name string) (Platform, error) {
+	platform, ok := a.Platforms[name]
+	if !ok {
+		return Platform{}, platforms.Errorf(platforms.Invalid, "submit", "platform %q is not in this build", name)
+	}
+	return platform, nil
+}

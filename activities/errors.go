@@ -1,0 +1,82 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/perennial-ml/perennial/platforms"
+)
+
+// Types of application errors, for people who read them in the Web UI. All are
+// worth another try.
+const (
+	// ErrorWorkerStopped ends a long activity whose worker goes away: the next
+	// worker takes it up at once.
+	ErrorWorkerStopped = "worker-stopped"
+	// ErrorPlatform is a platform's failure.
+	ErrorPlatform = "platform"
+)
+
+// temporalError says to Temporal what a platform's error asks for; nil stays nil.
+func temporalError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return temporal.NewApplicationErrorWithOptions(err.Error(), ErrorPlatform, temporal.ApplicationErrorOptions{
+		NextRetryDelay: retryAfter(err),
+		Category:       temporal.ApplicationErrorCategoryBenign,
+	})
+}
+
+func retryAfter(err error) time.Duration {
+	var platform *platforms.Error
+	if errors.As(err, &platform) {
+		return platform.After
+	}
+	return 0
+}
+
+// stopped is what a long activity returns when its worker stops.
+func stopped() error {
+	return temporal.NewApplicationErrorWithOptions("the worker stopped", ErrorWorkerStopped, temporal.ApplicationErrorOptions{
+		NextRetryDelay: time.Millisecond,
+		Category:       temporal.ApplicationErrorCategoryBenign,
+	})
+}
+
+// alive runs work under heartbeats and gives up with a retryable error as soon
+// as the worker stops.
+func alive(ctx context.Context, work func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan struct{})
+	defer close(done)
+	go beat(ctx, done, cancel)
+	err := work(ctx)
+	if errors.Is(context.Cause(ctx), errWorkerStopped) {
+		return stopped()
+	}
+	return err
+}
+
+var errWorkerStopped = errors.New("worker stopped")
+
+func beat(ctx context.Context, done <-chan struct{}, cancel context.CancelCauseFunc) {
+	ticker := time.NewTicker(HeartbeatEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-done:
+			return
+		case <-ticker.C:
+			activity.RecordHeartbeat(ctx)
+		case <-activity.GetWorkerStopChannel(ctx):
+			cancel(errWorkerStopped)
+			return
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// Opening is what an experiment's workflow begins from: the record's word on how
+// far the experiment has come.
+type Opening struct {
+	Known       bool          `json:"known"` // false: nothing was accepted under this id yet
+	Status      record.Status `json:"status"`
+	Paused      bool          `json:"paused"`
+	Ending      bool          `json:"ending,omitempty"` // early-stop: what was asked shall end
+	Concurrency int           `json:"concurrency"`
+	Cursor      int64         `json:"cursor"`    // how far an earlier workflow has read
+	LastEvent   int64         `json:"lastEvent"` // events up to here are in the other fields
+	// Live are the unsettled trials with an open attempt, Waiting those without,
+	// both in ascending order.
+	Live    []int `json:"live"`
+	Waiting []int `json:"waiting"`
+	// Queues are the task queues of the experiment's platforms, in their order:
+	// trial n uses number n modulo their count.
+	Queues []string `json:"queues"`
+}
+
+// Open reads from the record what an experiment's workflow needs to go on.
+func (a *Activities) Open(ctx context.Context, id string) (Opening, error) {
+	row, err := a.Record.Experiment(ctx, id)
+	if errors.Is(err, record.ErrNotFound) {
+		return Opening{}, nil
+	}
+	if err != nil {
+		return Opening{}, err
+	}
+	opening := Opening{
+		Known: true, Status: row.Status, Paused: row.Paused, Ending: row.Ending, Concurrency: row.Concurrency,
+		Cursor: row.Cursor, LastEvent: row.LastEvent,
+	}
+	config, err := a.config(row)
+	if err != nil {
+		return Opening{}, err
+	}
+	for _, platform := range config.Platforms {
+		opening.Queues = append(opening.Queues, a.Queue(platform.Name))
+	}
+	return opening, a.unsettled(ctx, id, &opening)
+}
+
+func (a *Activities) unsettled(ctx context.Context, id string, opening *Opening) error {
+	sequences, err := a.Record.Unsettled(ctx, id)
+	if err != nil {
+		return err
+	}
+	live, err := a.Record.Live(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, n := range sequences {
+		if live[n] {
+			opening.Live = append(opening.Live, n)
+		} else {
+			opening.Waiting = append(opening.Waiting, n)
+		}
+	}
+	return nil
+}
+
+// ErrorRejected is the type of the error of a command that makes no sense now;
+// its message says why and what would.
+const ErrorRejected = "rejected"
+
+// Command makes a command durable in the experiment's log and returns its number.
+// The same command id gives the same number, and acts once.
+func (a *Activities) Command(ctx context.Context, id string, command trial.Command) (int64, error) {
+	data, err := json.Marshal(command)
+	if err != nil {
+		return 0, err
+	}
+	event, err := a.Record.Append(ctx, id, trial.Event{Kind: trial.KindCommand, Sequence: trial.NoTrial, Data: data})
+	if errors.Is(err, record.ErrInvalid) || errors.Is(err, record.ErrNotFound) {
+		return 0, temporal.NewNonRetryableApplicationError(err.Error(), ErrorRejected, nil)
+	}
+	return event.Number, err
+}
+
+// Decide makes it durable that a trial shall end. The attempt's first decision
+// wins and is returned.
+func (a *Activities) Decide(ctx context.Context, id string, sequence int, decision trial.Decision) (trial.Decision, error) {
+	key := trial.Key{Experiment: id, Sequence: sequence}
+	won, err := a.Record.Decide(ctx, record.Decision{Key: key, Decision: decision})
+	return won.Decision, err
+}
+
+// Finish ends an experiment's turn, unless events that it has not read followed
+// the cursor: then it changes nothing and answers false.
+func (a *Activities) Finish(ctx context.Context, id string, status record.Status, cursor int64) (bool, error) {
+	return a.Record.Finish(ctx, id, status, cursor)
+}

@@ -1,0 +1,230 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/perennial-ml/perennial/metrics"
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// MaxFaults is how many attempts in a row a platform may fail without a new
+// metric before the trial is FAILED.
+const MaxFaults = 3
+
+// Settlement is what became of a trial when one of its attempts was over.
+type Settlement struct {
+	State       trial.State `json:"state,omitempty"`       // set when the trial is settled
+	Interrupted bool        `json:"interrupted,omitempty"` // it stays unsettled until its experiment is resumed
+}
+
+// Again tells whether the trial goes on with another attempt.
+func (s Settlement) Again() bool { return s.State == "" && !s.Interrupted }
+
+// Settle judges an attempt that is over and drained, and writes the judgement
+// down. Repeated, it answers the same.
+func (a *Activities) Settle(ctx context.Context, key trial.Key) (Settlement, error) {
+	attempt, err := a.Record.Attempt(ctx, key)
+	if err != nil {
+		return Settlement{}, err
+	}
+	row, err := a.Record.Trial(ctx, key.Experiment, key.Sequence)
+	if err != nil {
+		return Settlement{}, err
+	}
+	if row.Settled() {
+		return Settlement{State: row.State}, nil
+	}
+	verdict, err := a.judge(ctx, attempt)
+	if err != nil {
+		return Settlement{}, err
+	}
+	return a.write(ctx, row, key, verdict)
+}
+
+// Dismiss settles a trial that shall end and has no attempt that could: by its
+// decision, or as interrupted where the experiment stops.
+func (a *Activities) Dismiss(ctx context.Context, id string, sequence int) (Settlement, error) {
+	row, err := a.Record.Trial(ctx, id, sequence)
+	if err != nil {
+		return Settlement{}, err
+	}
+	if row.Settled() {
+		return Settlement{State: row.State}, nil
+	}
+	key := trial.Key{Experiment: id, Sequence: sequence}
+	intent, err := a.intent(ctx, trial.Key{Experiment: id, Sequence: sequence, Attempt: row.Attempts + 1})
+	if err != nil {
+		return Settlement{}, err
+	}
+	v := verdictOf(intent.Cause, trial.Reason{})
+	v.decision = "carried-out"
+	return a.write(ctx, row, key, v)
+}
+
+// DeclareLost gives up an attempt because a person said that it is lost. It may
+// still be running somewhere; the next attempt supersedes it.
+func (a *Activities) DeclareLost(ctx context.Context, key trial.Key) error {
+	return a.Record.Settle(ctx, key, record.Settlement{
+		Outcome: record.OutcomeFault, Decision: "too-late",
+		Reason: trial.Reason{Code: "declared-lost", Text: "declared lost by its user"},
+	})
+}
+
+// verdict is how an attempt turned out and what that makes of its trial.
+type verdict struct {
+	outcome  record.Outcome
+	state    trial.State
+	reason   trial.Reason
+	decision string // outcome of the attempt's open decision
+}
+
+func (a *Activities) judge(ctx context.Context, attempt record.Attempt) (verdict, error) {
+	if attempt.Intent != nil {
+		v := verdictOf(attempt.Intent.Cause, attempt.Reason)
+		v.decision = "carried-out"
+		return v, nil
+	}
+	if platforms.Phase(attempt.Phase) == platforms.Exited && !attempt.Exit.Outside {
+		return exited(*attempt.Exit), nil
+	}
+	decision, decided, err := a.Record.DecisionOn(ctx, attempt.Key)
+	if err != nil {
+		return verdict{}, err
+	}
+	if decided {
+		v := verdictOf(decision.Decision.Cause, decision.Decision.Reason)
+		v.decision = "carried-out"
+		return v, nil
+	}
+	return verdict{outcome: record.OutcomeFault, reason: faultReason(attempt)}, nil
+}
+
+// verdictOf is the verdict on an attempt that ended because somebody wanted it to.
+func verdictOf(cause trial.Cause, reason trial.Reason) verdict {
+	switch cause {
+	case trial.CauseStop:
+		return verdict{outcome: record.OutcomeInterrupted,
+			reason: trial.Reason{Code: record.ReasonStopped, Text: "stopped with its experiment; resume runs it again"}}
+	case trial.CauseEarlyStop:
+		return verdict{outcome: record.OutcomeEnded, state: trial.EarlyStopped,
+			reason: orElse(reason, trial.Reason{Code: "early-stopped", Text: "stopped early"})}
+	case trial.CauseMaxDuration:
+		return verdict{outcome: record.OutcomeEnded, state: trial.EarlyStopped,
+			reason: trial.Reason{Code: "max-trial-duration", Text: "ran as long as maxTrialDuration allows"}}
+	case trial.CauseSuperseded:
+		return verdict{outcome: record.OutcomeFault,
+			reason: trial.Reason{Code: "superseded", Text: "a later attempt took over"}}
+	default:
+		return verdict{outcome: record.OutcomeEnded, state: trial.UserCanceled,
+			reason: orElse(reason, trial.Reason{Code: "canceled", Text: "canceled by its user"})}
+	}
+}
+
+// exited is the verdict on a command that ended by itself.
+func exited(exit trial.Exit) verdict {
+	v := verdict{outcome: record.OutcomeEnded, state: trial.Succeeded, decision: "too-late"}
+	switch {
+	case exit.Signal != "":
+		v.state = trial.Failed
+		v.reason = trial.Reason{Code: "killed", Text: "the command was killed by " + exit.Signal}
+	case exit.Code != 0:
+		v.state = trial.Failed
+		v.reason = trial.Reason{Code: "exit-code", Text: fmt.Sprintf("the command exited with code %d", exit.Code)}
+	}
+	if exit.Text != "" && v.state == trial.Failed {
+		v.reason.Text += ": " + exit.Text
+	}
+	return v
+}
+
+func faultReason(attempt record.Attempt) trial.Reason {
+	if attempt.Exit != nil && attempt.Exit.Outside {
+		return trial.Reason{Code: "stopped-from-outside", Text: "ended by TERM that nobody here asked for: a shutdown or preemption"}
+	}
+	return orElse(attempt.Reason, trial.Reason{Code: "runner-died", Text: "its runner died without an exit record"})
+}
+
+func orElse(reason, other trial.Reason) trial.Reason {
+	if reason.Zero() {
+		return other
+	}
+	return reason
+}
+
+// write puts a verdict on record. Enough faults in a row end the trial.
+func (a *Activities) write(ctx context.Context, row record.Trial, key trial.Key, v verdict) (Settlement, error) {
+	settlement := record.Settlement{Outcome: v.outcome, Reason: v.reason, Decision: v.decision}
+	answer := Settlement{}
+	switch v.outcome {
+	case record.OutcomeEnded:
+		ended, err := a.ended(ctx, row, key, v)
+		if err != nil {
+			return answer, err
+		}
+		settlement.Ended, answer.State = &ended, v.state
+	case record.OutcomeInterrupted:
+		settlement.Interrupted, answer.Interrupted = &trial.Interrupted{Reason: v.reason}, true
+	}
+	if err := a.Record.Settle(ctx, key, settlement); err != nil || v.outcome != record.OutcomeFault {
+		return answer, err
+	}
+	return a.forgive(ctx, row, key, v)
+}
+
+// forgive lets a trial go on after a platform's fault, up to MaxFaults in a row.
+func (a *Activities) forgive(ctx context.Context, row record.Trial, key trial.Key, v verdict) (Settlement, error) {
+	faults, err := a.Record.Faults(ctx, key.Experiment, key.Sequence)
+	if err != nil || faults < MaxFaults {
+		return Settlement{}, err
+	}
+	key.Attempt = 0
+	return a.write(ctx, row, key, verdict{
+		outcome: record.OutcomeEnded, state: trial.Failed,
+		reason: trial.Reason{Code: "platform-fault", Text: fmt.Sprintf("the platform failed it %d times in a row, at last: %s", faults, v.reason.Text)},
+	})
+}
+
+// ended is the event that settles a trial, with the value that algorithms see.
+func (a *Activities) ended(ctx context.Context, row record.Trial, key trial.Key, v verdict) (trial.Ended, error) {
+	ended := trial.Ended{State: v.state, Reason: v.reason, Source: row.Source}
+	if key.Attempt == 0 {
+		return ended, nil
+	}
+	metric, found, err := a.Record.Final(ctx, key)
+	if err != nil {
+		return ended, err
+	}
+	if !found && v.state == trial.EarlyStopped {
+		metric, found, err = a.lastIntermediate(ctx, key)
+	}
+	if err != nil || !found {
+		return ended, err
+	}
+	if value, ok := (metrics.Record{Value: metric.Value}).Default(); ok {
+		ended.Value = &value
+	}
+	return ended, nil
+}
+
+// lastIntermediate stands in for the result of an early-stopped trial where the
+// experiment asks for that (includeIntermediateResults).
+func (a *Activities) lastIntermediate(ctx context.Context, key trial.Key) (record.Metric, bool, error) {
+	row, err := a.Record.Experiment(ctx, key.Experiment)
+	if err != nil {
+		return record.Metric{}, false, err
+	}
+	config, err := a.config(row)
+	if err != nil || !config.IncludeIntermediate {
+		return record.Metric{}, false, err
+	}
+	all, err := a.Record.Metrics(ctx, key.Experiment, key.Sequence, key.Attempt)
+	for i := len(all) - 1; i >= 0; i-- {
+		if all[i].Kind == string(metrics.Periodical) {
+			return all[i], true, err
+		}
+	}
+	return record.Metric{}, false, err
+}

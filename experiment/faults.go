@@ -1,0 +1,145 @@
+package experiment
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/perennial-ml/perennial/searchspace"
+)
+
+// Fault is one thing that is wrong, or with a warning one thing worth knowing,
+// and where it stands.
+type Fault struct {
+	File    string // as the user would write it
+	Line    int    // from 1; 0 where the fault has no place in the file
+	Column  int    // from 1, in characters
+	Field   string // as the file spells it, such as "trial.codeDir" or "machineList[0].port"
+	Message string
+	Hint    string // what would be right, empty where the message says it
+	Source  string // the line of the file, secrets masked
+	caret   int    // the column's place in Source
+}
+
+// String returns "file:line:column: field: message" and, where there are any, the
+// source line, a caret below the place, and the hint, each on a line of its own.
+func (f Fault) String() string {
+	text := f.place() + ": "
+	if f.Field != "" {
+		text += f.Field + ": "
+	}
+	text += f.Message
+	if f.Source != "" {
+		text += "\n" + excerpt(f.Source, f.caret)
+	}
+	if f.Hint != "" {
+		text += "\n    hint: " + f.Hint
+	}
+	return text
+}
+
+func (f Fault) place() string {
+	if f.Line == 0 {
+		return f.File
+	}
+	return fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
+}
+
+// Faults is every fault of a configuration, in the order of the file. It is the
+// error that Load and Parse return.
+type Faults []Fault
+
+const mostPrinted = 50
+
+// Error prints the faults one after another, the first fifty in full.
+func (f Faults) Error() string {
+	var texts []string
+	for _, fault := range f[:min(len(f), mostPrinted)] {
+		texts = append(texts, fault.String())
+	}
+	if len(f) > mostPrinted {
+		texts = append(texts, fmt.Sprintf("and %d more", len(f)-mostPrinted))
+	}
+	return strings.Join(texts, "\n")
+}
+
+func inFileOrder(a, b Fault) int {
+	return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+}
+
+// sorted puts the faults of the experiment's own file first.
+func sorted(faults []Fault, file string) []Fault {
+	slices.SortStableFunc(faults, func(a, b Fault) int {
+		if (a.File == file) != (b.File == file) {
+			return cmp.Compare(foreign(a, file), foreign(b, file))
+		}
+		return cmp.Or(cmp.Compare(a.File, b.File), inFileOrder(a, b))
+	})
+	return faults
+}
+
+func foreign(f Fault, file string) int {
+	if f.File == file {
+		return 0
+	}
+	return 1
+}
+
+// Widths of an excerpt, in characters: a line of a million is cut around its place.
+const (
+	before = 60
+	after  = 60
+)
+
+func excerpt(line string, column int) string {
+	characters := []rune(line)
+	at := min(max(column-1, 0), len(characters))
+	start, end := max(at-before, 0), min(at+after, len(characters))
+	shown := characters[start:end]
+	left, right := "", ""
+	if start > 0 {
+		left = "…"
+	}
+	if end < len(characters) {
+		right = "…"
+	}
+	pad := blank(append([]rune(left), shown[:at-start]...))
+	return "    " + left + string(shown) + right + "\n    " + pad + "^"
+}
+
+// blank keeps tabs, so that the caret stands below its character.
+func blank(characters []rune) string {
+	for i, c := range characters {
+		if c != '\t' {
+			characters[i] = ' '
+		}
+	}
+	return string(characters)
+}
+
+// nearest returns the name that was probably meant, or "" where none is near.
+func nearest(written string, names []string) string {
+	if len(written) > 64 {
+		return ""
+	}
+	return searchspace.Nearest(strings.ReplaceAll(written, "_", ""), names)
+}
+
+// meant asks whether the nearest name was meant; it is empty where none is near.
+func meant(written string, names []string) string {
+	if name := nearest(written, names); name != "" {
+		return fmt.Sprintf("did you mean %s?", name)
+	}
+	return ""
+}
+
+// meantAmong is meant, or all names where none is near.
+func meantAmong(written string, names []string) string {
+	return cmp.Or(meant(written, names), "valid: "+strings.Join(names, ", "))
+}
+
+// fold is how v2 compares keys: case and underscores do not matter.
+func fold(key string) string {
+	return strings.ToLower(strings.ReplaceAll(key, "_", ""))
+}

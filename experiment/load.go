@@ -1,0 +1,113 @@
+package experiment
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Build says what this build of the program can run. Files may name whatever NNI
+// knew; what is not here is a fault of its own. The zero Build can run nothing.
+type Build struct {
+	Tuners    []string // as TunerNames spells them
+	Assessors []string // as AssessorNames spells them
+	Platforms []string // as PlatformNames spells them
+	Classes   bool     // algorithms of the user's own, by className
+	GPUs      bool     // trialGpuNumber above 0
+
+	// CheckTuner tells whether a tuner takes these arguments (an object or nil)
+	// for this search space. An error that is searchspace.Faults is shown in the
+	// space. Nil checks nothing.
+	CheckTuner func(name string, arguments, space json.RawMessage) error
+	// CheckAssessor tells whether an assessor takes these arguments.
+	CheckAssessor func(name string, arguments json.RawMessage) error
+}
+
+// Loaded is an experiment file that is right.
+type Loaded struct {
+	Experiment Experiment
+	Warnings   []Fault // what is accepted, but may not mean what its author thinks
+	Path       string  // of the file, absolute
+	Source     []byte  // its content
+}
+
+// Load reads and checks an experiment file. It looks at the files and directories
+// that the experiment names, and at nothing else outside. The error is Faults and
+// holds every fault there is; no secret of the file is in its text.
+func Load(path string, build Build) (*Loaded, error) {
+	content, err := readLimited(path, maxYAML)
+	if err != nil {
+		return nil, Faults{{File: path, Message: err.Error(), Hint: hintFor(err)}}
+	}
+	return Parse(path, content, build)
+}
+
+var errDirectory = errors.New("is a directory")
+
+func hintFor(err error) string {
+	switch {
+	case errors.Is(err, errDirectory):
+		return "name the experiment file in it"
+	case errors.Is(err, os.ErrNotExist):
+		return "`starter init` writes an experiment file to begin with"
+	}
+	return ""
+}
+
+// readLimited reads at most a byte more than the limit. Its errors continue a
+// sentence that begins with the file's name.
+func readLimited(path string, limit int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot be read: %w", reason(err))
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err == nil && info.IsDir() {
+		return nil, errDirectory
+	}
+	content, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("cannot be read: %w", reason(err))
+	}
+	return content, nil
+}
+
+// Parse is Load for content that stands, or would stand, at path.
+func Parse(path string, content []byte, build Build) (*Loaded, error) {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return nil, Faults{{File: path, Message: "has no absolute path: " + err.Error()}}
+	}
+	r := &reader{document: newDocument(path, content), directory: filepath.Dir(absolute), build: build}
+	experiment := r.read()
+	if faults := append(r.document.faults, r.faults...); len(faults) > 0 {
+		return nil, Faults(slices.Compact(sorted(faults, path)))
+	}
+	warnings := slices.Compact(sorted(r.warnings, path))
+	return &Loaded{Experiment: experiment, Warnings: warnings, Path: absolute, Source: content}, nil
+}
+
+// read yields the experiment, which is only worth having where no fault is found.
+func (r *reader) read() Experiment {
+	root := r.document.root
+	if root == nil {
+		return Experiment{}
+	}
+	if root.Kind != yaml.MappingNode {
+		r.fault(root, "an experiment file is a mapping of keys, not "+described(root), "begin with a line such as `trialConcurrency: 2`")
+		return Experiment{}
+	}
+	if legacy(root) {
+		r.converted = true
+		if root = r.convert(root); root == nil {
+			return Experiment{}
+		}
+	}
+	return r.experiment(r.section(topLevel, root))
+}

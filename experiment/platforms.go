@@ -1,0 +1,303 @@
+package experiment
+
+import (
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// platform declares one training service: its own keys beside the common ones,
+// and what no single key can tell.
+type platform struct {
+	name    string
+	options *section
+	check   func(*reader, *values)
+	// ownCommands is set where a trial's command may stand elsewhere than in
+	// trialCommand; codeElsewhere where its code is not on this machine.
+	ownCommands   bool
+	codeElsewhere bool
+}
+
+const defaultImage = "msranni/nni:latest"
+
+var gpuSharing = []key{
+	{name: "useActiveGpu", kind: boolean, doc: "use GPUs on which others' processes run"},
+	{name: "maxTrialNumberPerGpu", kind: integerFrom(1), fallback: int64(1), doc: "trials that share a GPU"},
+	{name: "gpuIndices", kind: indices, doc: "the GPUs to use; all by default"},
+}
+
+func reuse(by bool) key {
+	return key{name: "reuseMode", kind: boolean, fallback: by, doc: "one environment runs many trials"}
+}
+
+func image(required bool) key {
+	if required {
+		return key{name: "dockerImage", kind: text, required: true, doc: "the container image"}
+	}
+	return key{name: "dockerImage", kind: text, fallback: defaultImage, doc: "the container image"}
+}
+
+var localOptions = (&section{keys: gpuSharing}).with(
+	reuse(false),
+	key{name: "snapshot", kind: boolean, doc: "run trials from an immutable copy of the code directory"},
+)
+
+var remoteOptions = &section{keys: []key{
+	reuse(false), // as in NNI 3.0; 2.x had true
+	{name: "machineList", kind: listOf(object(machine)), required: true, doc: "the machines, each by SSH"},
+}}
+
+var machine = &section{keys: []key{
+	{name: "host", kind: text, required: true, doc: "name or address"},
+	{name: "port", kind: integerIn(1, 65535), fallback: int64(22), doc: "of SSH"},
+	{name: "user", kind: text, required: true, doc: "who logs in"},
+	{name: "password", kind: text, doc: "instead of a key"},
+	{name: "sshKeyFile", kind: path, doc: "the private key; ~/.ssh/id_rsa by default"},
+	{name: "sshPassphrase", kind: text, doc: "of the private key"},
+	{name: "useActiveGpu", kind: boolean, fallback: false, doc: "use GPUs on which others' processes run"},
+	{name: "maxTrialNumberPerGpu", kind: integerFrom(1), fallback: int64(1), doc: "trials that share a GPU"},
+	{name: "gpuIndices", kind: indices, doc: "the GPUs to use; all by default"},
+	{name: "pythonPath", kind: text, doc: "a directory on the machine, put in front of PATH"},
+	{name: "preCommand", kind: text, doc: "run before the trial's command, joined by &&"},
+}}
+
+var openpaiOptions = &section{keys: []key{
+	{name: "host", kind: text, required: true, doc: "the address of OpenPAI"},
+	{name: "username", kind: text, required: true, doc: "who submits"},
+	{name: "token", kind: text, doc: "the access token"},
+	{name: "password", kind: text, doc: "instead of a token, as in v1"},
+	{name: "trialCpuNumber", kind: integerFrom(1), doc: "CPU cores for each trial"},
+	{name: "trialMemorySize", kind: megabytes, doc: "memory for each trial"},
+	{name: "sharedMemorySize", kind: megabytes, doc: "shared memory for each trial"},
+	{name: "storageConfigName", kind: text, doc: "OpenPAI's name of the storage"},
+	image(false),
+	{name: "virtualCluster", kind: text, doc: "the virtual cluster; OpenPAI's default where unset"},
+	{name: "localStorageMountPoint", kind: existingDirectory, required: true, doc: "where the storage is mounted here"},
+	{name: "containerStorageMountPoint", kind: text, required: true, doc: "where trials find the storage"},
+	reuse(true),
+	{name: "openpaiConfig", kind: free, doc: "a whole OpenPAI job configuration"},
+	{name: "openpaiConfigFile", kind: existingFile, doc: "a file with a whole OpenPAI job configuration"},
+	{name: "useActiveGpu", kind: boolean, doc: "use GPUs on which others' processes run"},
+	{name: "maxTrialNumberPerGpu", kind: integerFrom(1), doc: "trials that share a GPU"},
+}}
+
+var paiYarnOptions = &section{keys: []key{
+	{name: "host", kind: text, required: true, doc: "the address of OpenPAI"},
+	{name: "username", kind: text, required: true, doc: "who submits"},
+	{name: "token", kind: text, doc: "the access token"},
+	{name: "password", kind: text, doc: "instead of a token"},
+	{name: "trialCpuNumber", kind: integerFrom(1), required: true, doc: "CPU cores for each trial"},
+	{name: "trialMemorySize", kind: megabytes, required: true, doc: "memory for each trial"},
+	{name: "sharedMemorySize", kind: megabytes, doc: "shared memory for each trial"},
+	image(true),
+	{name: "authFile", kind: path, doc: "the registry's credentials"},
+	{name: "virtualCluster", kind: text, doc: "the virtual cluster"},
+	{name: "portList", kind: listOf(object(port)), doc: "ports that trials get"},
+}}
+
+var port = &section{keys: []key{
+	{name: "label", kind: text, required: true, doc: "the ports' name"},
+	{name: "beginAt", kind: integerIn(0, 65535), required: true, doc: "the first port; 0 for any"},
+	{name: "portNumber", kind: integerFrom(1), required: true, doc: "how many"},
+}}
+
+// What NNI took from the environment is a reference here: secrets are not stored.
+var dltsOptions = &section{keys: []key{
+	{name: "dashboard", kind: text, required: true, doc: "the address of DLTS"},
+	{name: "cluster", kind: text, fallback: ".default", doc: "the cluster"},
+	{name: "team", kind: text, fallback: "${env:DLWS_VC_NAME}", doc: "the team"},
+	{name: "email", kind: text, fallback: "${env:DLWS_USER_EMAIL}", doc: "who submits"},
+	{name: "password", kind: text, fallback: "${env:DLTS_JOB_TOKEN}", doc: "the job token"},
+	image(true),
+}}
+
+var amlOptions = &section{keys: []key{
+	{name: "subscriptionId", kind: text, required: true, doc: "the Azure subscription"},
+	{name: "resourceGroup", kind: text, required: true, doc: "the resource group"},
+	{name: "workspaceName", kind: text, required: true, doc: "the workspace"},
+	{name: "computeTarget", kind: text, required: true, doc: "the compute target"},
+	image(false),
+	{name: "maxTrialNumberPerGpu", kind: integerFrom(1), fallback: int64(1), doc: "trials that share a GPU"},
+	{name: "useActiveGpu", kind: boolean, doc: "use GPUs on which others' processes run"},
+}}
+
+var adlOptions = &section{keys: []key{
+	image(true),
+	{name: "namespace", kind: text, fallback: "default", doc: "the Kubernetes namespace"},
+	{name: "imagePullSecrets", kind: listOf(object(named)), doc: "Kubernetes secrets by name"},
+	{name: "nfs", kind: object(nfsMount), doc: "a volume for trials"},
+	{name: "adaptive", kind: boolean, fallback: false, doc: "let AdaptDL change the number of replicas"},
+	{name: "checkpoint", kind: object(checkpoint), doc: "a volume for checkpoints"},
+	{name: "trialCpuNumber", kind: integerFrom(1), fallback: int64(1), doc: "CPU cores for each trial"},
+	{name: "memorySize", kind: text, fallback: "1Gi", doc: "memory for each trial, as Kubernetes writes it"},
+}}
+
+var (
+	named    = &section{keys: []key{{name: "name", kind: text, required: true, doc: "the name"}}}
+	nfsMount = &section{keys: []key{
+		{name: "server", kind: text, required: true, doc: "the server's address"},
+		{name: "path", kind: text, required: true, doc: "the exported directory"},
+		{name: "containerMountPath", kind: text, required: true, doc: "where trials find it"},
+	}}
+	checkpoint = &section{keys: []key{
+		{name: "storageClass", kind: text, required: true, doc: "the Kubernetes storage class"},
+		{name: "storageSize", kind: text, required: true, doc: "its size, as Kubernetes writes it"},
+	}}
+)
+
+var dlcOptions = &section{keys: []key{
+	{name: "type", kind: text, fallback: "Worker", doc: "the pods' role"},
+	{name: "image", kind: text, required: true, doc: "the container image"},
+	{name: "jobType", kind: oneOf("TFJob", "PyTorchJob"), fallback: "TFJob", doc: "the kind of job"},
+	{name: "podCount", kind: integerFrom(1), required: true, doc: "pods for each trial"},
+	{name: "ecsSpec", kind: text, required: true, doc: "an instance type, or resources as text"},
+	{name: "region", kind: text, required: true, doc: "the region"},
+	{name: "workspaceId", kind: text, required: true, doc: "the workspace"},
+	{name: "nasDataSourceId", kind: text, required: true, doc: "the NAS data source"},
+	{name: "ossDataSourceId", kind: text, doc: "the OSS data source"},
+	{name: "accessKeyId", kind: text, required: true, doc: "the access key's id"},
+	{name: "accessKeySecret", kind: text, required: true, doc: "the access key's secret"},
+	{name: "localStorageMountPoint", kind: text, required: true, doc: "where the storage is mounted here"},
+	{name: "containerStorageMountPoint", kind: text, required: true, doc: "where trials find the storage"},
+}}
+
+var resources = []key{
+	{name: "command", kind: text, required: true, doc: "the role's command"},
+	{name: "gpuNumber", kind: integerFrom(0), fallback: int64(0), doc: "GPUs for each pod"},
+	{name: "cpuNumber", kind: integerFrom(1), required: true, doc: "CPU cores for each pod"},
+	{name: "memorySize", kind: megabytes, required: true, doc: "memory for each pod"},
+	image(false),
+	{name: "privateRegistryAuthPath", kind: path, doc: "the registry's credentials"},
+}
+
+var role = (&section{keys: resources}).with(
+	key{name: "replicas", kind: integerFrom(1), required: true, doc: "pods of the role"},
+	key{name: "codeDirectory", kind: text, doc: "the directory the command runs in"},
+)
+
+var taskRole = (&section{keys: resources}).with(
+	key{name: "name", kind: text, required: true, doc: "the role's name"},
+	key{name: "taskNumber", kind: integerFrom(1), required: true, doc: "tasks of the role"},
+	key{name: "frameworkAttemptCompletionPolicy", kind: object(completionPolicy), doc: "when the whole is over"},
+)
+
+var completionPolicy = &section{keys: []key{
+	{name: "minFailedTaskCount", kind: integerFrom(-1), required: true, doc: "failed tasks that fail the whole"},
+	{name: "minSucceedTaskCount", kind: integerFrom(-1), required: true, doc: "succeeded tasks that complete the whole"},
+}}
+
+var kubernetesStorage = &section{keys: []key{
+	{name: "storageType", kind: oneOf("nfs", "azureStorage", "pvc"), required: true, doc: "what kind of storage"},
+	{name: "server", kind: text, doc: "nfs: the server's address"},
+	{name: "path", kind: text, doc: "nfs: the exported directory; pvc: the path in the volume"},
+	{name: "azureAccount", kind: text, doc: "azureStorage: the account"},
+	{name: "azureShare", kind: text, doc: "azureStorage: the share"},
+	{name: "keyVaultName", kind: text, doc: "azureStorage: the key vault"},
+	{name: "keyVaultKey", kind: text, doc: "azureStorage: the name of the key in the vault"},
+}}
+
+var kubeflowOptions = &section{keys: []key{
+	{name: "operator", kind: oneOf("tf-operator", "pytorch-operator"), required: true, doc: "who runs the job"},
+	{name: "apiVersion", kind: oneOf("v1alpha2", "v1beta1", "v1beta2", "v1"), required: true, doc: "of the operator"},
+	{name: "storage", kind: object(kubernetesStorage), required: true, doc: "where code and results are"},
+	{name: "worker", kind: object(role), doc: "the workers"},
+	{name: "ps", kind: object(role), doc: "TensorFlow's parameter servers"},
+	{name: "master", kind: object(role), doc: "PyTorch's master"},
+	reuse(true),
+	{name: "namespace", kind: text, fallback: "default", doc: "the Kubernetes namespace"},
+}}
+
+var frameworkcontrollerOptions = &section{keys: []key{
+	{name: "storage", kind: object(kubernetesStorage), required: true, doc: "where code and results are"},
+	{name: "serviceAccountName", kind: text, doc: "the Kubernetes service account; the namespace's default where unset"},
+	{name: "taskRoles", kind: listOf(object(taskRole)), doc: "the roles of a trial"},
+	reuse(true),
+	{name: "namespace", kind: text, fallback: "default", doc: "the Kubernetes namespace"},
+	{name: "configPath", kind: existingFile, doc: "a Framework of your own, as YAML"},
+}}
+
+// platforms is every training service that NNI ever had, and ours.
+var platforms = []platform{
+	{name: "local", options: localOptions, check: checkLocal},
+	{name: "remote", options: remoteOptions, check: checkRemote},
+	{name: "openpai", options: openpaiOptions, check: checkOpenpai},
+	{name: "paiyarn", options: paiYarnOptions, check: checkPaiYarn},
+	{name: "kubeflow", options: kubeflowOptions, check: checkKubeflow, ownCommands: true},
+	{name: "frameworkcontroller", options: frameworkcontrollerOptions, check: checkFrameworkcontroller, ownCommands: true},
+	{name: "adl", options: adlOptions, codeElsewhere: true},
+	{name: "dlts", options: dltsOptions},
+	{name: "aml", options: amlOptions},
+	{name: "dlc", options: dlcOptions},
+	{name: "fake", options: &section{rest: true}, ownCommands: true},
+}
+
+// PlatformNames returns every platform that files may name, in v2's spelling.
+func PlatformNames() []string {
+	var names []string
+	for _, p := range platforms {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+func findPlatform(name string) *platform {
+	i := slices.IndexFunc(platforms, func(p platform) bool { return fold(p.name) == fold(name) })
+	if i < 0 {
+		return nil
+	}
+	return &platforms[i]
+}
+
+// keys is everything that may stand in the platform's section of a file.
+func (p *platform) keys() *section {
+	common := &section{keys: []key{{name: "platform", kind: text, required: true, doc: "the training service"}}, rest: p.options.rest}
+	for _, k := range trialKeys {
+		if p.codeElsewhere && k.name == "trialCodeDirectory" {
+			k.kind = text
+		}
+		common.keys = append(common.keys, k)
+	}
+	return common.with(p.options.keys...)
+}
+
+// services is one training service or a list of them.
+var services = kind{"a mapping, or a list of mappings", readServices, servicesSchema}
+
+func readServices(r *reader, n *yaml.Node) (any, error) {
+	nodes := []*yaml.Node{n}
+	if n.Kind == yaml.SequenceNode {
+		nodes = n.Content
+	}
+	if len(nodes) == 0 {
+		return nil, complaint{"must name at least one training service", ""}
+	}
+	var list []any
+	for _, node := range nodes {
+		if node.Kind != yaml.MappingNode {
+			return nil, errKind
+		}
+		if service := r.service(node); service != nil {
+			list = append(list, service)
+		}
+	}
+	return list, nil
+}
+
+// service reads a training service by the keys of its platform, nil where it
+// names none.
+func (r *reader) service(n *yaml.Node) *values {
+	for name, value := range pairs(n) {
+		if fold(name.Value) != "platform" {
+			continue
+		}
+		if p := findPlatform(value.Value); p != nil {
+			service := r.section(p.keys(), n)
+			service.platform = p
+			return service
+		}
+		r.fault(value, "there is no platform "+quoted(value.Value), meantAmong(value.Value, PlatformNames()))
+		return nil
+	}
+	r.missingAt(n, "platform", "one of local, remote, …")
+	return nil
+}

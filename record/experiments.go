@@ -1,0 +1,216 @@
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"time"
+
+	"github.com/perennial-ml/perennial/trial"
+)
+
+const experimentColumns = `SELECT id, name, status, reason_code, reason_text, paused, ending, exhausted, minimize,
+	concurrency, max_trials, max_duration, driven, created, ended, asked, last_event, cursor, space_event,
+	counts, best_sequence, best_value, config, space, workspaces
+	FROM experiments JOIN configurations ON experiment = id`
+
+// experimentRow is an experiment with what only this package needs to know.
+type experimentRow struct {
+	Experiment
+	minimize   bool
+	spaceEvent int64 // number of the newest set-search-space
+}
+
+func (e *experimentRow) scan(row scanner) error {
+	var bestSequence *int
+	var bestValue *float64
+	err := row.Scan(&e.ID, &e.Name, &e.Status, &e.Reason.Code, &e.Reason.Text, &e.Paused, &e.Ending, &e.Exhausted,
+		&e.minimize, &e.Concurrency, &e.MaxTrials, &e.MaxDuration, &e.Driven, instant{&e.Created}, instant{&e.Ended},
+		&e.Asked, &e.LastEvent, &e.Cursor, &e.spaceEvent, encoded{&e.Counts}, &bestSequence, &bestValue,
+		raw(&e.Config), raw(&e.SearchSpace), encoded{&e.Workspaces})
+	for i, workspace := range e.Workspaces {
+		if string(workspace) == "null" {
+			e.Workspaces[i] = nil
+		}
+	}
+	if bestSequence != nil && bestValue != nil {
+		e.Best = &Best{*bestSequence, trial.ID(e.ID, *bestSequence), *bestValue}
+	}
+	return err
+}
+
+// Experiment returns an experiment, or ErrNotFound.
+func (s *Store) Experiment(ctx context.Context, id string) (Experiment, error) {
+	e, err := s.query(ctx).experiment(id)
+	return e.Experiment, err
+}
+
+func (q querier) experiment(id string) (*experimentRow, error) {
+	e := &experimentRow{}
+	err := q.one(e.scan, experimentColumns+" WHERE id = ?", id)
+	return e, found(err, "experiment %s", id)
+}
+
+// Experiments returns all experiments, the oldest first.
+func (s *Store) Experiments(ctx context.Context) ([]Experiment, error) {
+	var all []Experiment
+	err := s.query(ctx).each(func(row scanner) error {
+		var e experimentRow
+		err := e.scan(row)
+		all = append(all, e.Experiment)
+		return err
+	}, experimentColumns+" ORDER BY created, id")
+	return all, classify(err)
+}
+
+// save stores all of the row but its name, configuration and search space.
+func (t *transaction) save(e *experimentRow) error {
+	counts, err := json.Marshal(e.Counts)
+	if err != nil {
+		return err
+	}
+	var bestSequence, bestValue any
+	if e.Best != nil {
+		bestSequence, bestValue = e.Best.Sequence, e.Best.Value
+	}
+	_, err = t.exec(`UPDATE experiments SET status = ?, reason_code = ?, reason_text = ?, paused = ?, ending = ?,
+		exhausted = ?, concurrency = ?, max_trials = ?, max_duration = ?, driven = ?, ended = ?, asked = ?,
+		last_event = ?, cursor = ?, space_event = ?, counts = ?, best_sequence = ?, best_value = ? WHERE id = ?`,
+		string(e.Status), e.Reason.Code, e.Reason.Text, e.Paused, e.Ending, e.Exhausted, e.Concurrency, e.MaxTrials,
+		int64(e.MaxDuration), int64(e.Driven), nanoseconds(e.Ended), e.Asked, e.LastEvent, e.Cursor, e.spaceEvent,
+		string(counts), bestSequence, bestValue, e.ID)
+	return err
+}
+
+// edit changes an experiment's row.
+func (s *Store) edit(ctx context.Context, id string, change func(*experimentRow)) error {
+	return s.update(ctx, func(t *transaction) error {
+		e, err := t.experiment(id)
+		if err != nil {
+			return err
+		}
+		change(e)
+		return t.save(e)
+	})
+}
+
+// SetCursor stores how far the experiment's workflow has read. It never goes back.
+func (s *Store) SetCursor(ctx context.Context, experiment string, cursor int64) error {
+	return s.edit(ctx, experiment, func(e *experimentRow) { e.Cursor = max(e.Cursor, cursor) })
+}
+
+// AddDriven adds to the time an experiment was driven and returns the sum.
+func (s *Store) AddDriven(ctx context.Context, experiment string, d time.Duration) (time.Duration, error) {
+	return change(ctx, s, func(t *transaction) (time.Duration, error) {
+		e, err := t.experiment(experiment)
+		if err != nil {
+			return 0, err
+		}
+		e.Driven += d
+		return e.Driven, t.save(e)
+	})
+}
+
+// SetExhausted stores that the tuner, having seen the log up to the event
+// numbered seen, will never propose again. A search space set after that event
+// makes it say nothing.
+func (s *Store) SetExhausted(ctx context.Context, experiment string, seen int64) error {
+	return s.edit(ctx, experiment, func(e *experimentRow) {
+		e.Exhausted = e.Exhausted || e.spaceEvent <= seen
+	})
+}
+
+// SetWorkspace stores where a platform, by its place in the configuration, keeps
+// the experiment's code.
+func (s *Store) SetWorkspace(ctx context.Context, experiment string, index int, workspace json.RawMessage) error {
+	return s.update(ctx, func(t *transaction) error {
+		e, err := t.experiment(experiment)
+		if err != nil {
+			return err
+		}
+		for len(e.Workspaces) <= index {
+			e.Workspaces = append(e.Workspaces, nil)
+		}
+		e.Workspaces[index] = workspace
+		text, err := json.Marshal(e.Workspaces)
+		if err != nil {
+			return err
+		}
+		_, err = t.exec("UPDATE configurations SET workspaces = ? WHERE experiment = ?", string(text), experiment)
+		return err
+	})
+}
+
+// SetReason stores why an experiment is as it is; the zero Reason clears it.
+func (s *Store) SetReason(ctx context.Context, experiment string, reason trial.Reason) error {
+	e, err := s.Experiment(ctx, experiment)
+	if err != nil || e.Reason == reason {
+		return err
+	}
+	return s.edit(ctx, experiment, func(e *experimentRow) { e.Reason = reason })
+}
+
+// Finish ends a drive with the state it came to: Done, Stopped, or Running where
+// a resume overtook a stop. It returns false, and nothing has changed, if the log
+// holds News after the cursor. What is neither running nor stopping stays as it is.
+func (s *Store) Finish(ctx context.Context, experiment string, status Status, cursor int64) (bool, error) {
+	return change(ctx, s, func(t *transaction) (bool, error) {
+		e, err := t.experiment(experiment)
+		if err != nil {
+			return false, err
+		}
+		if unread, err := t.unread(experiment, cursor); err != nil || unread {
+			return false, err
+		}
+		if !e.Status.Active() {
+			return true, nil
+		}
+		return true, t.finish(e, status, cursor)
+	})
+}
+
+func (t *transaction) finish(e *experimentRow, status Status, cursor int64) error {
+	e.Cursor = max(e.Cursor, cursor)
+	if status == Running {
+		if err := t.reopen(e); err != nil {
+			return err
+		}
+		return t.save(e)
+	}
+	e.Status, e.Ended, e.Ending, e.Reason = status, t.now, false, trial.Reason{}
+	return t.save(e)
+}
+
+// reopen makes an experiment run again, and its interrupted trials wait.
+func (t *transaction) reopen(e *experimentRow) error {
+	e.Status, e.Ending, e.Reason = Running, false, trial.Reason{}
+	waiting, err := t.exec(`UPDATE trials SET state = ?, reason_code = '', reason_text = '', started = 0, ended = 0
+		WHERE experiment = ? AND settled = 0 AND state = ?`,
+		string(trial.Waiting), e.ID, string(trial.UserCanceled))
+	e.move(trial.UserCanceled, trial.Waiting, int(waiting))
+	return err
+}
+
+// move counts n trials out of one state into another; an empty state is nowhere.
+func (e *experimentRow) move(from, to trial.State, n int) {
+	if e.Counts == nil {
+		e.Counts = map[trial.State]int{}
+	}
+	if from != "" {
+		e.Counts[from] -= n
+	}
+	if to != "" {
+		e.Counts[to] += n
+	}
+}
+
+// improve keeps the better of the best result so far and a new one.
+func (e *experimentRow) improve(sequence int, value float64) {
+	if math.IsNaN(value) || math.IsInf(value, 0) {
+		return
+	}
+	if e.Best != nil && (value == e.Best.Value || e.minimize == (value > e.Best.Value)) {
+		return
+	}
+	e.Best = &Best{sequence, trial.ID(e.ID, sequence), value}
+}

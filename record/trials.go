@@ -1,0 +1,87 @@
+package record
+
+import (
+	"context"
+
+	"github.com/perennial-ml/perennial/trial"
+)
+
+const trialColumns = `SELECT experiment, sequence, state, settled, reason_code, reason_text, parameters, parameter_id,
+	source, attempts, asked, started, ended, value, final FROM trials`
+
+// trialRow is a trial with what only this package needs to know.
+type trialRow struct {
+	Trial
+	settled bool
+}
+
+func (n *trialRow) scan(row scanner) error {
+	err := row.Scan(&n.Experiment, &n.Sequence, &n.State, &n.settled, &n.Reason.Code, &n.Reason.Text,
+		raw(&n.Parameters), raw(&n.ParameterID), &n.Source, &n.Attempts, instant{&n.Asked}, instant{&n.Started},
+		instant{&n.Ended}, &n.Value, &n.Final)
+	n.ID = trial.ID(n.Experiment, n.Sequence)
+	return err
+}
+
+// Trial returns a trial, or ErrNotFound.
+func (s *Store) Trial(ctx context.Context, experiment string, n int) (Trial, error) {
+	row, err := s.query(ctx).trial(experiment, n)
+	return row.Trial, err
+}
+
+func (q querier) trial(experiment string, n int) (*trialRow, error) {
+	row := &trialRow{}
+	err := q.one(row.scan, trialColumns+" WHERE experiment = ? AND sequence = ?", experiment, n)
+	return row, found(err, "trial %d of experiment %s", n, experiment)
+}
+
+// Trials returns an experiment's trials by sequence number.
+func (s *Store) Trials(ctx context.Context, experiment string) ([]Trial, error) {
+	var all []Trial
+	err := s.query(ctx).each(func(row scanner) error {
+		var n trialRow
+		err := n.scan(row)
+		all = append(all, n.Trial)
+		return err
+	}, trialColumns+" WHERE experiment = ? ORDER BY sequence", experiment)
+	return all, classify(err)
+}
+
+// Unsettled returns the sequence numbers of the trials that have not ended for
+// good, in order.
+func (s *Store) Unsettled(ctx context.Context, experiment string) ([]int, error) {
+	var open []int
+	err := s.query(ctx).each(func(row scanner) error {
+		var n int
+		err := row.Scan(&n)
+		open = append(open, n)
+		return err
+	}, "SELECT sequence FROM trials WHERE experiment = ? AND settled = 0 ORDER BY sequence", experiment)
+	return open, classify(err)
+}
+
+// Live returns the trials that have not ended for good and have an open attempt.
+func (s *Store) Live(ctx context.Context, experiment string) (map[int]bool, error) {
+	live := map[int]bool{}
+	err := s.query(ctx).each(func(row scanner) error {
+		var n int
+		err := row.Scan(&n)
+		live[n] = true
+		return err
+	}, `SELECT t.sequence FROM trials t JOIN attempts a
+		ON a.experiment = t.experiment AND a.sequence = t.sequence AND a.attempt = t.attempts
+		WHERE t.experiment = ? AND t.settled = 0 AND a.outcome = ''`, experiment)
+	return live, classify(err)
+}
+
+// saveTrial stores what can change of a trial, and counts it in its new state.
+func (t *transaction) saveTrial(e *experimentRow, n *trialRow, before trial.State) error {
+	if before != n.State {
+		e.move(before, n.State, 1)
+	}
+	_, err := t.exec(`UPDATE trials SET state = ?, settled = ?, reason_code = ?, reason_text = ?, attempts = ?,
+		started = ?, ended = ?, value = ?, final = ? WHERE experiment = ? AND sequence = ?`,
+		string(n.State), n.settled, n.Reason.Code, n.Reason.Text, n.Attempts, nanoseconds(n.Started),
+		nanoseconds(n.Ended), n.Value, n.Final, n.Experiment, n.Sequence)
+	return err
+}

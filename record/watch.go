@@ -1,0 +1,71 @@
+package record
+
+import "sync"
+
+// wake says who must hear of a commit.
+type wake int
+
+const (
+	wakeLog  wake = 1 << iota // any event
+	wakeNews                  // an event that concerns the experiment, asks apart
+)
+
+// watchers are the channels to be woken, by experiment.
+type watchers struct {
+	mu           sync.Mutex
+	byExperiment map[string]map[chan struct{}]wake
+}
+
+// Watch returns a channel that holds a value whenever, since it was last read,
+// this process has committed an event of the experiment that News returns, asks
+// apart. stop ends the watch.
+func (s *Store) Watch(experiment string) (changed <-chan struct{}, stop func()) {
+	return s.watchers.add(experiment, wakeNews)
+}
+
+// WatchLog is Watch for every event, intermediates too.
+func (s *Store) WatchLog(experiment string) (changed <-chan struct{}, stop func()) {
+	return s.watchers.add(experiment, wakeLog)
+}
+
+func (w *watchers) add(experiment string, kind wake) (<-chan struct{}, func()) {
+	changed := make(chan struct{}, 1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.byExperiment == nil {
+		w.byExperiment = map[string]map[chan struct{}]wake{}
+	}
+	if w.byExperiment[experiment] == nil {
+		w.byExperiment[experiment] = map[chan struct{}]wake{}
+	}
+	w.byExperiment[experiment][changed] = kind
+	return changed, func() { w.remove(experiment, changed) }
+}
+
+func (w *watchers) remove(experiment string, changed chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.byExperiment[experiment], changed)
+	if len(w.byExperiment[experiment]) == 0 {
+		delete(w.byExperiment, experiment)
+	}
+}
+
+func (w *watchers) wake(experiments map[string]wake) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for experiment, kinds := range experiments {
+		for changed, wanted := range w.byExperiment[experiment] {
+			if wanted&kinds != 0 {
+				notify(changed)
+			}
+		}
+	}
+}
+
+func notify(changed chan struct{}) {
+	select {
+	case changed <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,219 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// batchLimit bounds what one commit carries, so that nobody waits long for the
+// others' work.
+const batchLimit = 1024
+
+var errClosed = errors.New("the record is closed")
+
+// writer runs every change on one connection. What waits while a commit runs
+// goes into the next one: each operation in a savepoint of its own, all answered
+// after the commit.
+type writer struct {
+	conn     *connection
+	prepared *statements
+	wake     func(map[string]wake)
+	waiting  chan *operation
+	closing  chan struct{}
+	ended    chan struct{}
+}
+
+// operation is one change. It may run after its caller has given up.
+type operation struct {
+	ctx    context.Context
+	run    func(*transaction) error
+	answer chan error
+	wakes  map[string]wake
+	err    error
+}
+
+// transaction is what an operation sees of the record.
+type transaction struct {
+	querier
+	now   time.Time
+	wakes map[string]wake
+}
+
+func (t *transaction) exec(query string, args ...any) (changed int64, err error) {
+	statement, err := t.prepared.get(query)
+	if err != nil {
+		return 0, err
+	}
+	result, err := statement.ExecContext(t.ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+func startWriter(conn *connection, wakeAll func(map[string]wake)) *writer {
+	w := &writer{
+		conn:     conn,
+		prepared: newStatements(conn.PrepareContext),
+		wake:     wakeAll,
+		waiting:  make(chan *operation, batchLimit),
+		closing:  make(chan struct{}),
+		ended:    make(chan struct{}),
+	}
+	go w.loop()
+	return w
+}
+
+func (w *writer) close() error {
+	close(w.closing)
+	<-w.ended
+	w.prepared.close()
+	return w.conn.close()
+}
+
+func (w *writer) loop() {
+	defer close(w.ended)
+	for {
+		select {
+		case first := <-w.waiting:
+			w.commit(w.gather(first))
+		case <-w.closing:
+			w.finish()
+			return
+		}
+	}
+}
+
+// finish runs what was handed in before the store was closed.
+func (w *writer) finish() {
+	for {
+		select {
+		case first := <-w.waiting:
+			w.commit(w.gather(first))
+		default:
+			return
+		}
+	}
+}
+
+func (w *writer) gather(first *operation) []*operation {
+	batch := []*operation{first}
+	for len(batch) < batchLimit {
+		select {
+		case next := <-w.waiting:
+			batch = append(batch, next)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+func (w *writer) commit(batch []*operation) {
+	err := w.transact(batch)
+	if err != nil {
+		w.command("ROLLBACK") // fails where SQLite has rolled back by itself
+		err = classify(err)
+	}
+	for _, op := range batch {
+		if err == nil && op.err == nil {
+			w.wake(op.wakes)
+		}
+		op.answer <- errors.Join(op.err, err)
+	}
+}
+
+// transact returns an error where nothing of the batch is on record.
+func (w *writer) transact(batch []*operation) error {
+	if err := w.command("BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	for _, op := range batch {
+		if err := w.runOne(op); err != nil {
+			return err
+		}
+	}
+	return w.command("COMMIT")
+}
+
+// runOne runs an operation in its savepoint. The operation's own failure stays
+// with it; the error returned is one that spoils the whole transaction.
+func (w *writer) runOne(op *operation) error {
+	if op.err = op.ctx.Err(); op.err != nil {
+		return nil
+	}
+	if err := w.command("SAVEPOINT operation"); err != nil {
+		return err
+	}
+	op.wakes = map[string]wake{}
+	t := &transaction{querier{context.Background(), w.prepared}, time.Now().UTC(), op.wakes}
+	if failure := op.run(t); failure != nil {
+		if err := w.command("ROLLBACK TO operation"); err != nil {
+			return failure
+		}
+		op.err = classify(failure)
+	}
+	return w.command("RELEASE operation")
+}
+
+func (w *writer) command(text string) error {
+	statement, err := w.prepared.get(text)
+	if err != nil {
+		return err
+	}
+	_, err = statement.ExecContext(context.Background())
+	return err
+}
+
+// do hands an operation in and waits for its answer. answered is false where the
+// operation may still be running.
+func (w *writer) do(ctx context.Context, run func(*transaction) error) (answered bool, err error) {
+	op := &operation{ctx: ctx, run: run, answer: make(chan error, 1)}
+	select {
+	case w.waiting <- op:
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-w.ended:
+		return false, errClosed
+	}
+	select {
+	case err := <-op.answer:
+		return true, err
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-w.ended:
+		return op.answeredAtEnd()
+	}
+}
+
+func (op *operation) answeredAtEnd() (bool, error) {
+	select {
+	case err := <-op.answer:
+		return true, err
+	default:
+		return false, errClosed
+	}
+}
+
+// change runs an operation and returns its result once that is durable.
+func change[T any](ctx context.Context, s *Store, run func(*transaction) (T, error)) (T, error) {
+	var result, none T
+	if s.writer == nil {
+		return none, errors.New("the record is open for reading only")
+	}
+	answered, err := s.writer.do(ctx, func(t *transaction) (err error) {
+		result, err = run(t)
+		return err
+	})
+	if !answered || err != nil {
+		return none, err
+	}
+	return result, nil
+}
+
+// update is change for operations without a result.
+func (s *Store) update(ctx context.Context, run func(*transaction) error) error {
+	_, err := change(ctx, s, func(t *transaction) (struct{}, error) { return struct{}{}, run(t) })
+	return err
+}

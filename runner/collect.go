@@ -1,0 +1,228 @@
+package runner
+
+import (
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/perennial-ml/perennial/metrics"
+	"github.com/perennial-ml/perennial/runner/rundir"
+)
+
+const (
+	shortestLook = 5 * time.Millisecond   // between two looks at a busy trial's files
+	longestLook  = 200 * time.Millisecond // and at an idle one's
+	syncInterval = 5 * time.Second        // what a power cut may take of a trial that it kills anyway
+	readBytes    = 256 << 10
+	// waitingBytes is how much is read ahead of a journal that a full disk
+	// stopped: so that a trial that only prints does not keep the disk full.
+	waitingBytes = 4 << 20
+)
+
+// parser is one of the ways in which metrics come.
+type parser interface {
+	Feed(data []byte) []metrics.Record
+	End() []metrics.Record
+}
+
+// source is one file that metrics come from.
+type source struct {
+	tail   tail
+	parser parser
+	fresh  func() parser
+}
+
+func newSource(path string, fresh func() parser) *source {
+	return &source{tail: tail{path: path}, parser: fresh(), fresh: fresh}
+}
+
+// collector brings the trial's metrics into the journal and keeps its logs within
+// their limit, beside whoever watches over the processes: nothing that goes wrong
+// or slow here touches them.
+type collector struct {
+	log     *log
+	journal *metrics.Journal
+	frames  *source
+	stdout  *source
+	logs    *logFiles
+	buffer  []byte
+	waiting []metrics.Record // read, and not in the journal yet
+	synced  time.Time
+	dirty   bool
+	ended   chan struct{} // closed when the trial writes no more
+	done    chan struct{} // closed when everything is in the journal
+	final   atomic.Bool   // a FINAL was read
+}
+
+func newCollector(run rundir.Run, spec rundir.Spec, log *log) (*collector, error) {
+	journal, err := metrics.OpenJournal(run.Path(rundir.JournalFile))
+	if err != nil {
+		return nil, err
+	}
+	frames := filepath.Join(spec.Directories.System, rundir.MetricsFile)
+	return &collector{
+		log: log, journal: journal, buffer: make([]byte, readBytes),
+		frames: newSource(frames, func() parser { return &metrics.Frames{} }),
+		stdout: newSource(run.Path(rundir.Stdout), func() parser { return &metrics.Lines{} }),
+		logs:   newLogFiles(run, spec.LogLimit, log),
+		ended:  make(chan struct{}), done: make(chan struct{}),
+	}, nil
+}
+
+// finish returns when every metric is durable and the logs are within their
+// limit. It tells whether there was a FINAL. The trial must write no more.
+func (c *collector) finish() (final bool) {
+	close(c.ended)
+	<-c.done
+	return c.final.Load()
+}
+
+// collect works until finish is called and everything is safe.
+func (c *collector) collect() {
+	defer close(c.done)
+	limited := make(chan struct{})
+	go func() {
+		defer close(limited)
+		c.logs.keep(c.ended)
+	}()
+	c.readAll()
+	c.drain()
+	<-limited
+	c.logs.compact()
+}
+
+// readAll reads until finish is called and nothing is left to read.
+func (c *collector) readAll() {
+	look := shortestLook
+	for {
+		ended := c.hasEnded() // asked before reading: what was written before is read
+		read := c.step()
+		if ended && read == 0 && len(c.waiting) == 0 {
+			break
+		}
+		look = min(look*3/2, longestLook)
+		if read > 0 {
+			look = shortestLook
+		}
+		if read < readBytes {
+			c.rest(look)
+		}
+	}
+}
+
+func (c *collector) hasEnded() bool {
+	select {
+	case <-c.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *collector) rest(look time.Duration) {
+	ended := c.ended
+	if c.hasEnded() && len(c.waiting) > 0 {
+		ended = nil // the journal refused: the end is no reason for haste
+	}
+	timer := time.NewTimer(look)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+	}
+}
+
+// step moves on by one piece of each file, and returns the larger piece's size.
+func (c *collector) step() (size int) {
+	if c.waitingSize() < waitingBytes {
+		size = max(c.read(c.frames), c.read(c.stdout))
+	}
+	if err := c.append(); err != nil {
+		c.log.sayOnce("cannot write the journal, keeping the place: %v", err)
+	}
+	c.sync()
+	c.logs.stdout.read.Store(c.stdout.tail.offset)
+	return size
+}
+
+// read reads one piece of a file. A fault of a parser costs that piece.
+func (c *collector) read(s *source) (size int) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			c.log.say("cannot understand %s before byte %d: %v", s.tail.path, s.tail.offset, fault)
+			s.parser = s.fresh()
+		}
+	}()
+	data, anew, err := s.tail.next(c.buffer)
+	if err != nil {
+		c.log.sayOnce("cannot read %s: %v", s.tail.path, err)
+	}
+	size = len(data)
+	if anew {
+		c.took(s.parser.End())
+	}
+	c.took(s.parser.Feed(data))
+	return size
+}
+
+func (c *collector) took(records []metrics.Record) {
+	now := time.Now()
+	for _, record := range records {
+		record.Time = now
+		c.waiting = append(c.waiting, record)
+		if record.Kind == metrics.Final {
+			c.final.Store(true)
+		}
+	}
+}
+
+func (c *collector) waitingSize() (size int) {
+	for _, record := range c.waiting {
+		size += len(record.Value)
+	}
+	return size
+}
+
+func (c *collector) append() error {
+	if len(c.waiting) == 0 {
+		return nil
+	}
+	rundir.CrashPoint("runner.read-before-journal-append")
+	if err := c.journal.Append(c.waiting); err != nil {
+		return err
+	}
+	c.waiting, c.dirty = nil, true
+	return nil
+}
+
+func (c *collector) sync() {
+	if !c.dirty || time.Since(c.synced) < syncInterval {
+		return
+	}
+	if err := c.journal.Sync(); err != nil {
+		c.log.sayOnce("cannot make the journal durable: %v", err)
+	}
+	c.dirty, c.synced = false, time.Now()
+}
+
+// drain takes in what has no end of its own, and does not give up before it is
+// safe.
+func (c *collector) drain() {
+	for _, s := range []*source{c.frames, c.stdout} {
+		c.end(s)
+	}
+	c.log.until("write the journal", c.append)
+	c.log.until("make the journal durable", c.journal.Sync)
+	if err := c.journal.Close(); err != nil {
+		c.log.say("cannot close the journal: %v", err)
+	}
+}
+
+func (c *collector) end(s *source) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			c.log.say("cannot understand the end of %s: %v", s.tail.path, fault)
+		}
+	}()
+	c.took(s.parser.End())
+}

@@ -1,0 +1,74 @@
+package runner
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/perennial-ml/perennial/runner/rundir"
+)
+
+const (
+	retryInterval = time.Second // between two tries to write on a full disk
+	reserveFile   = "reserve"   // takes the disk blocks that the exit record will need
+	reserveBytes  = 64 << 10
+)
+
+// log is what the runner says for people. It is safe for concurrent use. That a
+// line cannot be written is nobody's concern.
+type log struct {
+	file *os.File
+	said sync.Map
+}
+
+func openLog(run rundir.Run) *log {
+	file, err := os.OpenFile(run.Path(rundir.RunnerLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return &log{file: os.Stderr}
+	}
+	return &log{file: file}
+}
+
+func (l *log) say(format string, arguments ...any) {
+	line := fmt.Sprintf(format, arguments...)
+	fmt.Fprintf(l.file, "%s %s\n", time.Now().UTC().Format(time.RFC3339), line)
+}
+
+// sayOnce is say for what would be said again and again: one line for each format.
+func (l *log) sayOnce(format string, arguments ...any) {
+	if _, before := l.said.LoadOrStore(format, true); !before {
+		l.say(format, arguments...)
+	}
+}
+
+// until tries an action until it succeeds, and says so when it does not at once.
+func (l *log) until(what string, action func() error) {
+	err := action()
+	if err == nil {
+		return
+	}
+	l.say("cannot %s, trying again: %v", what, err)
+	for err != nil {
+		time.Sleep(retryInterval)
+		err = action()
+	}
+	l.say("could %s at last", what)
+}
+
+// reserve takes disk blocks into a file. A file system that cannot promise blocks
+// is no reason not to run; one that has none left is.
+func reserve(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	err = unix.Fallocate(int(file.Fd()), 0, 0, reserveBytes)
+	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,139 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/perennial-ml/perennial/runner/rundir"
+)
+
+const (
+	pageBytes    = 4096
+	largestSlack = 16 << 20
+	// limitInterval is how often the size of the logs is looked at.
+	limitInterval = time.Second
+)
+
+// logFile keeps what the trial prints within a limit: the first half of it and
+// the last. The trial appends to the file by itself, so while it runs the middle
+// is given back to the disk as a hole.
+type logFile struct {
+	path  string
+	limit int64        // 0: none
+	read  atomic.Int64 // up to where nobody needs it any more
+	hole  int64        // the hole's end
+}
+
+// logFiles are stdout and stderr. Making a hole can wait for the disk, so it is
+// done beside the reading of metrics.
+type logFiles struct {
+	stdout, stderr logFile
+	log            *log
+}
+
+func newLogFiles(run rundir.Run, limit int64, log *log) *logFiles {
+	l := &logFiles{log: log}
+	l.stdout.path, l.stdout.limit = run.Path(rundir.Stdout), limit
+	l.stderr.path, l.stderr.limit = run.Path(rundir.Stderr), limit
+	l.stderr.read.Store(math.MaxInt64)
+	return l
+}
+
+// keep keeps the files within their limit until ended is closed.
+func (l *logFiles) keep(ended <-chan struct{}) {
+	if l.stdout.limit == 0 {
+		return
+	}
+	ticker := time.NewTicker(limitInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-ticker.C:
+		}
+		for _, file := range []*logFile{&l.stdout, &l.stderr} {
+			if err := file.punch(); err != nil {
+				l.log.sayOnce("cannot limit %s while the trial runs: %v", file.path, err)
+			}
+		}
+	}
+}
+
+// compact shortens the files for good.
+func (l *logFiles) compact() {
+	for _, file := range []*logFile{&l.stdout, &l.stderr} {
+		if err := file.compact(); err != nil {
+			l.log.say("%s stays as long as it is: %v", file.path, err)
+		}
+	}
+}
+
+// punch gives back the middle as far as it was read.
+func (l *logFile) punch() error {
+	info, err := os.Stat(l.path)
+	if err != nil || l.limit == 0 || info.Size() <= l.limit {
+		return err
+	}
+	from := max(roundUp(l.limit/2), l.hole)
+	to := min(info.Size()-l.limit/2, l.read.Load()) / pageBytes * pageBytes
+	if to-from < min(l.limit/8, largestSlack) || to <= from {
+		return nil
+	}
+	file, err := os.OpenFile(l.path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	l.hole = to
+	return unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from)
+}
+
+func roundUp(size int64) int64 { return (size + pageBytes - 1) / pageBytes * pageBytes }
+
+// compact replaces the file, which nobody writes any more, by its head, a line
+// that says how much was left out, and its tail.
+func (l *logFile) compact() error {
+	from, err := os.Open(l.path)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	info, err := from.Stat()
+	if err != nil || l.limit == 0 || info.Size() <= l.limit {
+		return err
+	}
+	to, err := os.OpenFile(l.path+".compact", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, info.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	err = errors.Join(l.copy(to, from, info.Size()), to.Close())
+	if err == nil {
+		return os.Rename(to.Name(), l.path)
+	}
+	return errors.Join(err, os.Remove(to.Name()))
+}
+
+func (l *logFile) copy(to, from *os.File, size int64) error {
+	half := l.limit / 2
+	if _, err := io.CopyN(to, from, half); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(to, "\n[perennial: %d bytes left out]\n", size-2*half); err != nil {
+		return err
+	}
+	if _, err := from.Seek(size-half, io.SeekStart); err != nil {
+		return err
+	}
+	if _, err := io.CopyN(to, from, half); err != nil {
+		return err
+	}
+	return to.Sync()
+}

@@ -1,0 +1,165 @@
+package runner
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/perennial-ml/perennial/runner/rundir"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+const (
+	watchInterval = 200 * time.Millisecond // how soon an intent is seen
+	killInterval  = 10 * time.Millisecond  // between two rounds of killing
+	// leftoverGrace is what processes get that the command left behind: enough
+	// for the tee of a process substitution to write its last line.
+	leftoverGrace = 500 * time.Millisecond
+	// outsideWindow is how near to the runner's own TERM an end counts as part of
+	// the same shutdown.
+	outsideWindow = 10 * time.Second
+	// shutdownSkew is how long a failure waits for that TERM: who shuts a machine
+	// down signals one process after the other.
+	shutdownSkew = 200 * time.Millisecond
+)
+
+// watch returns when the command has ended and no process of the attempt is left.
+// That the kernel knows no child of ours any more proves it: orphans come to us.
+func (a *attempt) watch() {
+	for !a.reap() {
+		a.heed()
+		if !a.killFrom.IsZero() && !time.Now().Before(a.killFrom) {
+			a.killAll()
+		}
+		a.noteTree()
+		a.pause()
+	}
+}
+
+// reap takes in all children that have ended, and tells whether none is left.
+func (a *attempt) reap() bool {
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return true
+		case pid == 0:
+			return false
+		case pid == a.child.pid:
+			a.child.ended, a.child.status = time.Now(), status
+		}
+	}
+}
+
+// heed does what was asked for since it last looked.
+func (a *attempt) heed() {
+	if !a.killFrom.IsZero() {
+		return
+	}
+	if !a.child.ended.IsZero() {
+		a.killFrom = time.Now().Add(leftoverGrace)
+		return
+	}
+	a.intent = a.wanted()
+	switch {
+	case a.intent != nil:
+		rundir.CrashPoint("cancel.intent-before-TERM")
+		a.terminate()
+	case !a.termed.IsZero():
+		a.terminate()
+	}
+}
+
+// wanted returns the intent to end the attempt, nil where there is none.
+func (a *attempt) wanted() *trial.Intent {
+	intent, err := a.run.ReadIntent()
+	if err == nil && intent == nil && a.overdue() {
+		intent = &trial.Intent{Cause: trial.CauseMaxDuration}
+		*intent, err = a.run.WriteIntent(*intent)
+	}
+	if err != nil {
+		a.log.sayOnce("cannot read or write the intent, trying again: %v", err)
+		return nil
+	}
+	return intent
+}
+
+func (a *attempt) overdue() bool {
+	limit := a.spec.MaxDuration
+	return limit > 0 && time.Since(a.child.started) >= limit
+}
+
+// terminate asks the command's process group to end and gives it the grace time.
+func (a *attempt) terminate() {
+	unix.Kill(-a.child.pid, unix.SIGTERM)
+	a.killFrom = time.Now().Add(a.spec.Grace)
+	rundir.CrashPoint("cancel.TERM-before-KILL")
+}
+
+// pause waits for a signal, or until it is time to look again.
+func (a *attempt) pause() {
+	interval := watchInterval
+	if !a.killFrom.IsZero() {
+		interval = min(interval, max(killInterval, time.Until(a.killFrom)))
+	}
+	if limit := a.spec.MaxDuration; limit > 0 && a.killFrom.IsZero() {
+		interval = min(interval, max(killInterval, limit-time.Since(a.child.started)))
+	}
+	a.awaitSignal(interval)
+}
+
+func (a *attempt) awaitSignal(timeout time.Duration) {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case received := <-a.signals:
+		a.received(received)
+	case <-timer.C:
+	}
+}
+
+func (a *attempt) received(received os.Signal) {
+	if received == unix.SIGTERM && a.termed.IsZero() {
+		a.log.say("told to end by a signal from outside")
+		a.termed = time.Now()
+	}
+}
+
+// exit says how the command ended. A FINAL that came before a graceful end shows
+// that the command was done, whoever shut down meanwhile.
+func (a *attempt) exit(final bool) rundir.ExitRecord {
+	record := rundir.ExitRecord{Started: a.child.started, Ended: a.child.ended, Intent: a.intent}
+	record.Exit = ending(a.child.status)
+	if a.child.started.IsZero() {
+		record.Exit = trial.Exit{Code: 128 + int(unix.SIGTERM), Text: "ended before it was started"}
+		return record
+	}
+	record.Exit.Text = a.child.text()
+	done := record.Exit.Code == 0 && final
+	record.Exit.Outside = a.intent == nil && !done && (byTerm(record.Exit) || !a.termed.IsZero())
+	return record
+}
+
+func ending(status unix.WaitStatus) trial.Exit {
+	if status.Signaled() {
+		return trial.Exit{Code: 128 + int(status.Signal()), Signal: unix.SignalName(status.Signal())}
+	}
+	return trial.Exit{Code: status.ExitStatus()}
+}
+
+// byTerm also knows the code that a shell returns when what it ran died by TERM.
+func byTerm(exit trial.Exit) bool { return exit.Code == 128+int(unix.SIGTERM) }
+
+// blameOutside waits a moment for the TERM that would tell that a failure was
+// part of a shutdown.
+func (a *attempt) blameOutside(record *rundir.ExitRecord) {
+	deadline := time.Now().Add(shutdownSkew)
+	for record.Intent == nil && !record.Exit.Outside && time.Now().Before(deadline) {
+		a.awaitSignal(time.Until(deadline))
+		record.Exit.Outside = !a.termed.IsZero() && a.termed.Sub(record.Ended) < outsideWindow
+	}
+}

@@ -1,0 +1,192 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/trial"
+	"github.com/spf13/cobra"
+)
+
+// open returns the record for reading. The caller closes it.
+func (w World) open() (*record.Store, error) {
+	store, err := record.OpenReadOnly(RecordFile(w.Home))
+	switch {
+	case errors.Is(err, record.ErrNotFound):
+		return nil, badInput("starter init makes an example, starter run starts it; $PERENNIAL_HOME names another state directory",
+			"there is no experiment in %s", w.Home)
+	case errors.Is(err, record.ErrNewer):
+		return nil, badInput("use the newer starter, or another state directory by $PERENNIAL_HOME; nothing was changed", "%w", err)
+	case errors.Is(err, record.ErrDamaged):
+		return nil, badInput("trial directories are not affected; nothing was changed", "%w", err)
+	}
+	return store, err
+}
+
+// reader is a command's hold on the record while it chooses and reads.
+type reader struct {
+	World
+	*record.Store
+}
+
+// read opens the record, gives it to work and closes it.
+func (w World) read(ctx context.Context, work func(reader) error) error {
+	store, err := w.open()
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	return work(reader{w, store})
+}
+
+// preference tells which experiments a command means when none is named.
+type preference func(record.Experiment) bool
+
+func active(e record.Experiment) bool { return e.Status.Active() }
+
+func resumable(e record.Experiment) bool { return e.Status == record.Stopped || e.Paused }
+
+// experiment finds the experiment that name means: an id, a prefix that only one
+// has, or, if name is empty, the only one that the first fruitful preference
+// leaves, else the only one there is. Which one was taken is said on Err where it
+// was not named.
+func (r reader) experiment(ctx context.Context, name string, preferred ...preference) (record.Experiment, error) {
+	all, err := r.Experiments(ctx)
+	if err != nil {
+		return record.Experiment{}, err
+	}
+	if name != "" {
+		return named(all, strings.ToLower(name))
+	}
+	candidates := prefer(all, preferred)
+	if len(candidates) != 1 {
+		return record.Experiment{}, ambiguous(candidates)
+	}
+	fmt.Fprintf(r.Err, "experiment %s, the only one\n", candidates[0].ID)
+	return candidates[0], nil
+}
+
+func named(all []record.Experiment, name string) (record.Experiment, error) {
+	var found []record.Experiment
+	for _, e := range all {
+		if e.ID == name {
+			return e, nil
+		}
+		if strings.HasPrefix(e.ID, name) {
+			found = append(found, e)
+		}
+	}
+	if len(found) == 1 {
+		return found[0], nil
+	}
+	if len(found) > 1 {
+		return record.Experiment{}, badInput("give more of the id", "%d experiments begin with %q: %s", len(found), name, list(found))
+	}
+	return record.Experiment{}, badInput("starter ls lists them", "there is no experiment %q", name)
+}
+
+func prefer(all []record.Experiment, preferred []preference) []record.Experiment {
+	for _, wanted := range preferred {
+		if candidates := filter(all, wanted); len(candidates) > 0 {
+			return candidates
+		}
+	}
+	return all
+}
+
+func filter(all []record.Experiment, wanted preference) []record.Experiment {
+	var kept []record.Experiment
+	for _, e := range all {
+		if wanted(e) {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}
+
+func ambiguous(candidates []record.Experiment) error {
+	if len(candidates) == 0 {
+		return badInput("starter init makes an example, starter run starts it", "there is no experiment yet")
+	}
+	return badInput("name one of them; starter ls says more", "there are %d experiments: %s", len(candidates), list(candidates))
+}
+
+// list names experiments, the first eight.
+func list(some []record.Experiment) string {
+	ids := make([]string, 0, len(some))
+	for _, e := range some[:min(len(some), 8)] {
+		ids = append(ids, e.ID)
+	}
+	if len(some) > len(ids) {
+		ids = append(ids, "…")
+	}
+	return strings.Join(ids, ", ")
+}
+
+// trialOf splits [EXPERIMENT] TRIAL and finds both. The trial is named by its
+// number, its id, or a prefix that only one has.
+func (r reader) trialOf(ctx context.Context, args []string) (record.Experiment, int, error) {
+	name, word := "", args[0]
+	if len(args) == 2 {
+		name, word = args[0], args[1]
+	}
+	e, err := r.experiment(ctx, name, active)
+	if err != nil {
+		return e, 0, err
+	}
+	sequence, err := sequenceOf(e, word)
+	return e, sequence, err
+}
+
+func sequenceOf(e record.Experiment, word string) (int, error) {
+	hint := fmt.Sprintf("starter trials %s lists them", e.ID)
+	if n, err := strconv.Atoi(word); err == nil && n >= 0 && n < e.Asked {
+		return n, nil
+	}
+	if strings.EqualFold(word, e.ID) {
+		return 0, badInput(hint, "%s is the experiment: name a trial of it", word)
+	}
+	var found []int
+	for n := range e.Asked {
+		if strings.HasPrefix(trial.ID(e.ID, n), strings.ToLower(word)) {
+			found = append(found, n)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return 0, badInput("give more of the id", "%d trials of %s begin with %q", len(found), e.ID, word)
+	}
+	return 0, badInput(hint, "experiment %s has no trial %q", e.ID, word)
+}
+
+// optional is the first argument, empty where there is none.
+func optional(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+// completeExperiments offers the ids of experiments to the shell.
+func (w World) completeExperiments(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	store, err := w.open()
+	if err != nil || len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer store.Close()
+	all, err := store.Experiments(cmd.Context())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var ids []cobra.Completion
+	for _, e := range all {
+		ids = append(ids, cobra.CompletionWithDesc(e.ID, string(e.Status)+" "+e.Name))
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp
+}

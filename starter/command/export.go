@@ -1,0 +1,196 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/perennial-ml/perennial/metrics"
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/starter/progress"
+	"github.com/spf13/cobra"
+)
+
+const exportHelp = `export writes the results of an experiment as NNI's nnictl did: each trial with a
+final result, its parameters, and what it reported, as the JSON strings it sent.
+
+CSV has a column for each parameter (nested choices as "outer/inner"), one for
+each key of the metric, the default metric as "reward", and "trialJobId".`
+
+// exportChoice is what export shall write, and where.
+type exportChoice struct {
+	format       exportFormat
+	intermediate bool
+	file         string // empty: standard output
+}
+
+type exportFormat string
+
+func (f *exportFormat) String() string { return string(*f) }
+
+// Type is what help shows as the flag's value.
+func (f *exportFormat) Type() string { return "json|csv" }
+
+// Set takes the flag's value.
+func (f *exportFormat) Set(value string) error {
+	if value != "json" && value != "csv" {
+		return fmt.Errorf("there are json and csv")
+	}
+	*f = exportFormat(value)
+	return nil
+}
+
+func (w World) exportCommand() *cobra.Command {
+	want := exportChoice{format: "json"}
+	cmd := &cobra.Command{
+		Use: "export [EXPERIMENT]", Short: "Write results as JSON or CSV", Long: exportHelp,
+		Example: examples("starter export k3v9x2ab --format csv --file results.csv", "starter export --intermediate"),
+		Args:    atMost(1), ValidArgsFunction: w.completeExperiments,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return w.read(cmd.Context(), func(r reader) error { return r.export(cmd.Context(), optional(args), want) })
+		},
+	}
+	cmd.Flags().Var(&want.format, "format", "the form of the results")
+	cmd.Flags().BoolVarP(&want.intermediate, "intermediate", "i", false, "add what trials reported on the way, the final result last")
+	cmd.Flags().StringVarP(&want.file, "file", "f", "", "write to this file instead of standard output")
+	complete(cmd, "format", "json", "csv")
+	return cmd
+}
+
+// result is a trial as NNI exported it. Parameters and texts are the very bytes
+// that the trial was given and sent.
+type result struct {
+	parameter    json.RawMessage
+	value        string
+	intermediate []string // nil where nobody asked for it
+	reward       string   // the default metric, empty where it is no number
+	trial        string
+}
+
+func (r reader) export(ctx context.Context, name string, want exportChoice) error {
+	e, err := r.experiment(ctx, name, active)
+	if err != nil {
+		return err
+	}
+	results, err := r.results(ctx, e.ID, want)
+	if err != nil {
+		return err
+	}
+	write := writeJSON
+	if want.format == "csv" {
+		write = writeCSV
+	}
+	if want.file == "" {
+		return write(r.Out, results)
+	}
+	return r.replace(want.file, func(out io.Writer) error { return write(out, results) })
+}
+
+func (r reader) results(ctx context.Context, id string, want exportChoice) ([]result, error) {
+	rows, err := r.Trials(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	var results []result
+	for _, row := range rows {
+		if row.Final == "" {
+			continue
+		}
+		found := result{parameter: row.Parameters, value: row.Final, trial: row.ID}
+		if row.Value != nil {
+			found.reward = progress.Number(row.Value)
+		}
+		if want.intermediate {
+			if found.intermediate, err = r.reported(ctx, row); err != nil {
+				return nil, err
+			}
+		}
+		results = append(results, found)
+	}
+	return results, nil
+}
+
+// reported is all that the deciding attempt of a trial sent on the way, in its
+// order, the deciding FINAL last.
+func (r reader) reported(ctx context.Context, row record.Trial) ([]string, error) {
+	lines, err := r.Metrics(ctx, row.Experiment, row.Sequence, 0)
+	if err != nil {
+		return nil, err
+	}
+	texts := []string{}
+	for _, line := range lines {
+		if line.Kind == string(metrics.Periodical) {
+			texts = append(texts, line.Value)
+		}
+	}
+	return append(texts, row.Final), nil
+}
+
+func writeJSON(out io.Writer, results []result) error {
+	var text bytes.Buffer
+	text.WriteString("[")
+	for i, found := range results {
+		if i > 0 {
+			text.WriteString(",\n ")
+		}
+		fmt.Fprintf(&text, `{"parameter": %s, "value": %s, "trialJobId": %s`, found.parameter, quote(found.value), quote(found.trial))
+		if found.intermediate != nil {
+			quoted := make([]string, len(found.intermediate))
+			for n, reported := range found.intermediate {
+				quoted[n] = quote(reported)
+			}
+			text.WriteString(`, "intermediate": [` + strings.Join(quoted, ", ") + "]")
+		}
+		text.WriteString("}")
+	}
+	text.WriteString("]\n")
+	_, err := out.Write(text.Bytes())
+	return err
+}
+
+func quote(text string) string {
+	quoted, err := marshal(text)
+	if err != nil {
+		panic(err) // a string is always valid JSON
+	}
+	return string(quoted)
+}
+
+func writeCSV(out io.Writer, results []result) error {
+	table := newColumns(results)
+	writer := csv.NewWriter(out)
+	if err := writer.Write(table.heads); err != nil {
+		return err
+	}
+	for _, row := range table.rows {
+		if err := writer.Write(row); err != nil {
+			return err
+		}
+	}
+	writer.Flush()
+	return writer.Error()
+}
+
+// replace writes a file by way of another one beside it, so that a half-written
+// one never stands under the name.
+func (w World) replace(path string, write func(io.Writer) error) error {
+	file, err := os.CreateTemp(filepath.Dir(path), ".export-*")
+	if err != nil {
+		return badInput("", "write %s: %w", path, err)
+	}
+	defer os.Remove(file.Name())
+	if err := write(file); err != nil {
+		file.Close()
+		return badInput("", "write %s: %w", path, err)
+	}
+	if err := file.Close(); err != nil {
+		return badInput("", "write %s: %w", path, err)
+	}
+	return os.Rename(file.Name(), path)
+}

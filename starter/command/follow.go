@@ -1,0 +1,222 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/runner/rundir"
+	"github.com/perennial-ml/perennial/starter/progress"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+const (
+	stderrLines = 20              // shown of the first trial that failed
+	hostCheck   = 2 * time.Second // how often a follower looks for the host
+)
+
+// follower shows one experiment until it is over, by reading the record; it
+// needs no Temporal.
+type follower struct {
+	World
+	id      string
+	display progress.Display
+	store   *record.Store
+	known   map[int]record.Trial // unsettled trials as last shown
+	fresh   bool                 // the experiment is new: every trial of it is news
+	asked   int                  // trials asked when last looked
+	failed  bool                 // a failure was shown
+	checked time.Time            // when the host was last looked for
+	hosted  <-chan error         // the host's end where it lives in this process, else nil
+}
+
+// display chooses how to show progress.
+func (w World) display(as format) progress.Display {
+	switch {
+	case as == asJSON:
+		return progress.NewEvents(w.Out)
+	case w.Width() == 0 || w.Getenv("TERM") == "dumb":
+		return progress.NewLines(w.Out)
+	case w.colour():
+		return progress.NewTerminal(w.Out, w.Width).Coloured()
+	}
+	return progress.NewTerminal(w.Out, w.Width)
+}
+
+// follow returns the experiment once it is over, or exit(ExitDetached).
+func (f *follower) follow(ctx context.Context) error {
+	store, err := f.open()
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	f.store, f.known, f.checked = store, map[int]record.Trial{}, f.Now()
+	if err := f.forget(ctx); err != nil {
+		return unreachable(err)
+	}
+	tick := time.NewTicker(f.Tick)
+	defer tick.Stop()
+	for {
+		e, err := f.look(ctx)
+		if err != nil || !e.Status.Active() {
+			return f.over(e, err)
+		}
+		if err := f.wait(ctx, tick.C); err != nil {
+			return err
+		}
+	}
+}
+
+// forget leaves out the trials that were over before the following began.
+func (f *follower) forget(ctx context.Context) error {
+	if f.fresh {
+		return nil
+	}
+	e, err := f.store.Experiment(ctx, f.id)
+	f.asked = e.Asked
+	return err
+}
+
+func (f *follower) over(e record.Experiment, err error) error {
+	if err != nil {
+		return unreachable(fmt.Errorf("read the record: %w", err))
+	}
+	f.display.End(e)
+	if code := verdict(e); code != ExitDone {
+		return exit(code)
+	}
+	return nil
+}
+
+// verdict is the exit code for an experiment that is over.
+func verdict(e record.Experiment) int {
+	switch {
+	case e.Status == record.Stopped:
+		return ExitStopped
+	case e.Counts[trial.Succeeded] == 0:
+		return ExitNoSuccess
+	}
+	return ExitDone
+}
+
+func (f *follower) wait(ctx context.Context, tick <-chan time.Time) error {
+	select {
+	case <-ctx.Done():
+		return f.detach()
+	case err := <-f.hosted:
+		return unreachable(fmt.Errorf("the host in this process ended: %w; starter resume %s goes on", err, f.id))
+	case <-tick:
+		return f.tend(ctx)
+	}
+}
+
+func (f *follower) detach() error {
+	f.display.Detach(f.id)
+	return exit(ExitDetached)
+}
+
+// tend starts the host again if it died. Where that does not work, what the
+// record says is still shown, and the next tick tries again.
+func (f *follower) tend(ctx context.Context) error {
+	if f.hosted != nil || f.Now().Sub(f.checked) < hostCheck {
+		return nil
+	}
+	f.checked = f.Now()
+	if _, err := f.Engine.Find(ctx); !errors.Is(err, ErrNoHost) {
+		return nil
+	}
+	f.display.Say("host-died", "the host process is gone; starting it again (running trials never notice)")
+	if _, err := f.Engine.Ensure(ctx); err != nil && ctx.Err() == nil {
+		f.display.Say("host-unreachable", "the host does not start, trying again: "+err.Error())
+		return nil
+	}
+	f.display.Say("host-back", "the host is back")
+	return nil
+}
+
+// look reads what changed and shows it.
+func (f *follower) look(ctx context.Context) (record.Experiment, error) {
+	e, err := f.store.Experiment(ctx, f.id)
+	if err != nil {
+		return e, err
+	}
+	now := progress.Snapshot{Now: f.Now(), Experiment: e}
+	rows, err := f.rows(ctx, e)
+	if err != nil {
+		return e, err
+	}
+	for _, row := range rows {
+		f.note(&now, row)
+	}
+	f.display.Show(now)
+	return e, f.mourn(ctx, now.Changed)
+}
+
+// rows are the trials that may have changed: the unsettled ones, those that were
+// so when last looked, and those that came and went between two looks.
+func (f *follower) rows(ctx context.Context, e record.Experiment) ([]record.Trial, error) {
+	sequences, err := f.store.Unsettled(ctx, f.id)
+	if err != nil {
+		return nil, err
+	}
+	sequences = slices.AppendSeq(sequences, maps.Keys(f.known))
+	for sequence := f.asked; sequence < e.Asked; sequence++ {
+		sequences = append(sequences, sequence)
+	}
+	f.asked = e.Asked
+	slices.Sort(sequences)
+	var rows []record.Trial
+	for _, sequence := range slices.Compact(sequences) {
+		row, err := f.store.Trial(ctx, f.id, sequence)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// note files one trial: open or settled, changed or not.
+func (f *follower) note(now *progress.Snapshot, row record.Trial) {
+	before, seen := f.known[row.Sequence]
+	if !seen || before.State != row.State || before.Reason != row.Reason || before.Attempts != row.Attempts {
+		now.Changed = append(now.Changed, row)
+	}
+	if row.Settled() {
+		delete(f.known, row.Sequence)
+		return
+	}
+	f.known[row.Sequence] = row
+	now.Open = append(now.Open, row)
+}
+
+// mourn shows the end of stderr of the first trial that failed.
+func (f *follower) mourn(ctx context.Context, changed []record.Trial) error {
+	for _, row := range changed {
+		if row.State != trial.Failed || f.failed {
+			continue
+		}
+		f.failed = true
+		attempts, err := f.store.Attempts(ctx, f.id, row.Sequence)
+		if err != nil {
+			return err
+		}
+		f.display.Failure(row, lastWords(attempts))
+	}
+	return nil
+}
+
+// lastWords is the end of stderr of the newest attempt that this machine can read.
+func lastWords(attempts []record.Attempt) string {
+	for i := len(attempts) - 1; i >= 0; i-- {
+		if attempts[i].Output != "" {
+			return tail(filepath.Join(attempts[i].Output, rundir.Stderr), stderrLines)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,89 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/workflows"
+	"github.com/spf13/cobra"
+)
+
+const killHelp = `kill ends one trial: TERM, grace, KILL, with every process it started. It ends
+USER_CANCELED; with --early-stop EARLY_STOPPED, and what it reported counts.
+
+--lost is for a trial on a machine that is gone for good: its attempt is declared
+lost and the next one starts elsewhere. If that machine lives after all, two
+attempts may run at once until it is reached again; the old one's metrics are
+kept and never used.`
+
+func (w World) killCommand() *cobra.Command {
+	var early, lost bool
+	cmd := &cobra.Command{
+		Use: "kill [EXPERIMENT] TRIAL", Short: "End one trial", Long: killHelp,
+		Example: examples("starter kill 3", "starter kill k3v9x2ab l7de1 --early-stop", "starter kill k3v9x2ab 3 --lost"),
+		Args:    between(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ending := workflows.Ending{Cause: trial.CauseUser, Reason: trial.Reason{Code: "killed", Text: "killed by hand"}}
+			if early {
+				ending = workflows.Ending{Cause: trial.CauseEarlyStop, Reason: trial.Reason{Code: "early-stopped", Text: "early-stopped by hand"}}
+			}
+			if lost {
+				ending = workflows.Ending{Lost: true, Reason: trial.Reason{Code: "declared-lost", Text: "declared lost by hand"}}
+			}
+			return w.kill(cmd.Context(), args, ending)
+		},
+	}
+	cmd.Flags().BoolVar(&early, "early-stop", false, "end it EARLY_STOPPED instead of USER_CANCELED")
+	cmd.Flags().BoolVar(&lost, "lost", false, "declare its running attempt lost and start the next")
+	cmd.MarkFlagsMutuallyExclusive("early-stop", "lost")
+	return cmd
+}
+
+func (w World) kill(ctx context.Context, args []string, ending workflows.Ending) error {
+	var row record.Trial
+	err := w.read(ctx, func(r reader) error {
+		e, sequence, err := r.trialOf(ctx, args)
+		if err == nil {
+			row, err = r.Trial(ctx, e.ID, sequence)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if row.State.Terminal() {
+		_, err := fmt.Fprintf(w.Out, "trial %d (%s) is %s already\n", row.Sequence, row.ID, row.State)
+		return err
+	}
+	if ending.Lost {
+		fmt.Fprintf(w.Err, "warning: if the machine of trial %d lives after all, two attempts may run at once\n", row.Sequence)
+	}
+	return w.end(ctx, row, ending)
+}
+
+func (w World) end(ctx context.Context, row record.Trial, ending workflows.Ending) error {
+	host, err := w.Engine.Ensure(ctx)
+	if err != nil {
+		return w.notStarted(ctx, err)
+	}
+	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime)
+	defer cancel()
+	client, err := w.Engine.Connect(patient, host)
+	if err != nil {
+		return unreachable(err)
+	}
+	defer client.Close()
+	err = client.End(patient, row.Experiment, row.Sequence, ending)
+	if errors.Is(err, workflows.ErrNotDriven) {
+		return &fault{code: ExitUnreachable, err: fmt.Errorf("trial %d: %w", row.Sequence, err),
+			hint: fmt.Sprintf("it starts within a minute, or is over: starter trials %s", row.Experiment)}
+	}
+	if err != nil {
+		return unanswered(row.Experiment, err)
+	}
+	_, err = fmt.Fprintf(w.Out, "trial %d (%s) is being ended\n", row.Sequence, row.ID)
+	return err
+}

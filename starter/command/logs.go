@@ -1,0 +1,160 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/runner/rundir"
+	"github.com/spf13/cobra"
+)
+
+const logsHelp = `logs prints what a trial wrote: its standard output, or its standard error, or
+trial.log, where NNI's SDK puts Python's output. It is the newest attempt's,
+unless --attempt names another. --follow goes on until the trial is over.`
+
+// logChoice is which log is wanted, and how.
+type logChoice struct {
+	stderr   bool
+	trialLog bool
+	follow   bool
+	attempt  int // 0: the newest
+}
+
+func (l logChoice) file() string {
+	switch {
+	case l.stderr:
+		return rundir.Stderr
+	case l.trialLog:
+		return rundir.TrialLog
+	}
+	return rundir.Stdout
+}
+
+func (w World) logsCommand() *cobra.Command {
+	var want logChoice
+	cmd := &cobra.Command{
+		Use: "logs [EXPERIMENT] TRIAL", Aliases: []string{"log"}, Short: "Print what a trial wrote", Long: logsHelp,
+		Example: examples("starter logs 3", "starter logs k3v9x2ab 3 --stderr", "starter logs k3v9x2ab l7de1 --follow"),
+		Args:    between(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return w.read(cmd.Context(), func(r reader) error { return r.logs(cmd.Context(), args, want) })
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&want.stderr, "stderr", false, "standard error instead of standard output")
+	flags.BoolVar(&want.trialLog, "trial-log", false, "trial.log instead of standard output")
+	flags.BoolVarP(&want.follow, "follow", "f", false, "go on until the trial is over")
+	flags.IntVar(&want.attempt, "attempt", 0, "the number of an attempt, from 1 (default the newest)")
+	cmd.MarkFlagsMutuallyExclusive("stderr", "trial-log")
+	return cmd
+}
+
+func (r reader) logs(ctx context.Context, args []string, want logChoice) error {
+	e, sequence, err := r.trialOf(ctx, args)
+	if err != nil {
+		return err
+	}
+	l := &logReader{reader: r, experiment: e.ID, sequence: sequence, want: want}
+	attempt, err := l.attempt(ctx)
+	if err != nil {
+		return err
+	}
+	if !want.follow {
+		return l.copy(attempt)
+	}
+	return l.follow(ctx)
+}
+
+// logReader prints one trial's log, from where it last stopped.
+type logReader struct {
+	reader
+	experiment string
+	sequence   int
+	want       logChoice
+	printed    int // the attempt that offset is about
+	offset     int64
+}
+
+// attempt returns the attempt whose log is wanted.
+func (l *logReader) attempt(ctx context.Context) (record.Attempt, error) {
+	attempts, err := l.Attempts(ctx, l.experiment, l.sequence)
+	if err != nil {
+		return record.Attempt{}, err
+	}
+	number := l.want.attempt
+	if number == 0 {
+		number = len(attempts)
+	}
+	if len(attempts) == 0 && l.want.follow && l.want.attempt == 0 {
+		return record.Attempt{}, nil
+	}
+	if number < 1 || number > len(attempts) {
+		return record.Attempt{}, badInput(fmt.Sprintf("starter trials %s shows why it waits", l.experiment),
+			"trial %d has %d attempts so far", l.sequence, len(attempts))
+	}
+	return attempts[number-1], nil
+}
+
+// copy prints what came since the last copy.
+func (l *logReader) copy(attempt record.Attempt) error {
+	if attempt.Output == "" {
+		return l.unreadable(attempt)
+	}
+	if attempt.Key.Attempt != l.printed {
+		l.printed, l.offset = attempt.Key.Attempt, 0
+	}
+	file, err := os.Open(filepath.Join(attempt.Output, l.want.file()))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return badInput("", "read the log: %w", err)
+	}
+	defer file.Close()
+	if _, err := file.Seek(l.offset, io.SeekStart); err != nil {
+		return err
+	}
+	n, err := io.Copy(l.Out, file)
+	l.offset += n
+	return err
+}
+
+// unreadable says why there is no log; whoever follows waits for it instead.
+func (l *logReader) unreadable(attempt record.Attempt) error {
+	if l.want.follow {
+		return nil
+	}
+	return badInput("the platform may show it itself",
+		"platform %s keeps no log of trial %d where this machine can read it", attempt.Platform, l.sequence)
+}
+
+// follow prints until the trial is settled. Whether it is, is asked before its
+// log is read, so that the last lines are not missed.
+func (l *logReader) follow(ctx context.Context) error {
+	tick := time.NewTicker(l.Tick)
+	defer tick.Stop()
+	for {
+		row, err := l.Trial(ctx, l.experiment, l.sequence)
+		if err != nil {
+			return err
+		}
+		attempt, err := l.attempt(ctx)
+		if err != nil {
+			return err
+		}
+		if err := l.copy(attempt); err != nil || row.State.Terminal() {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return exit(ExitDetached)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package command
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/starter/progress"
+	"github.com/perennial-ml/perennial/trial"
+	"github.com/spf13/cobra"
+)
+
+func (w World) lsCommand() *cobra.Command {
+	var as *format
+	cmd := &cobra.Command{
+		Use: "ls", Aliases: []string{"list"}, Short: "List experiments",
+		Long:    "ls lists all experiments of the state directory, the newest first.",
+		Example: examples("starter ls", "starter ls --output json | jq -r '.[] | select(.status == \"RUNNING\") | .id'"),
+		Args:    atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return w.read(cmd.Context(), func(r reader) error {
+				all, err := r.Experiments(cmd.Context())
+				if err != nil {
+					return err
+				}
+				slices.SortFunc(all, newestFirst)
+				return r.print(*as, listed(all), func() [][]string { return r.experimentRows(all) })
+			})
+		},
+	}
+	as = outputFlag(cmd)
+	return cmd
+}
+
+func newestFirst(a, b record.Experiment) int {
+	return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.ID, b.ID))
+}
+
+// listing is an experiment as ls prints it for scripts.
+type listing struct {
+	ID      string          `json:"id"`
+	Name    string          `json:"name"`
+	Status  record.Status   `json:"status"`
+	Paused  bool            `json:"paused"`
+	Trials  progress.Counts `json:"trials"`
+	Best    *record.Best    `json:"best"`
+	Created *string         `json:"created"`
+	Ended   *string         `json:"ended"`
+}
+
+func listed(all []record.Experiment) []listing {
+	list := make([]listing, 0, len(all))
+	for _, e := range all {
+		list = append(list, listing{ID: e.ID, Name: e.Name, Status: e.Status, Paused: e.Paused, Trials: progress.Counts(e.Counts),
+			Best: e.Best, Created: progress.Stamp(e.Created), Ended: progress.Stamp(e.Ended)})
+	}
+	return list
+}
+
+func (w World) experimentRows(all []record.Experiment) [][]string {
+	rows := [][]string{{"EXPERIMENT", "NAME", "STATUS", "TRIALS", "SUCCEEDED", "FAILED", "BEST", "STARTED"}}
+	for _, e := range all {
+		best := "-"
+		if e.Best != nil {
+			best = progress.Number(&e.Best.Value)
+		}
+		rows = append(rows, []string{e.ID, dash(e.Name), standing(e), fmt.Sprint(e.Asked),
+			fmt.Sprint(e.Counts[trial.Succeeded]), fmt.Sprint(e.Counts[trial.Failed]), best,
+			progress.Span(w.Now().Sub(e.Created)) + " ago"})
+	}
+	return rows
+}
+
+// standing is the status with what people would add to it.
+func standing(e record.Experiment) string {
+	if e.Paused && e.Status == record.Running {
+		return string(e.Status) + " (paused)"
+	}
+	return string(e.Status)
+}
+
+// dash stands in for what is empty.
+func dash(text string) string {
+	return cmp.Or(text, "-")
+}

@@ -1,0 +1,111 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+const rootHelp = `starter runs machine-learning experiments that survive the plug being pulled.
+
+An experiment is a YAML file (NNI's, unmodified, or one made by "starter init"):
+a command to try, a space of parameters, a tuner. starter runs the trials, keeps
+what they report, and goes on where it was after any crash.`
+
+const usageTemplate = `Usage:
+  {{if .HasAvailableSubCommands}}{{.CommandPath}} COMMAND{{else}}{{.UseLine}}{{end}}{{if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}
+
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
+
+Flags:
+{{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
+
+"{{.CommandPath}} COMMAND --help" says more about a command.{{end}}
+`
+
+// Main runs the command that world.Args names and returns its exit code.
+func Main(ctx context.Context, world World) int {
+	root := world.root()
+	err := root.ExecuteContext(ctx)
+	world.printError(err)
+	return codeOf(err)
+}
+
+func (w World) root() *cobra.Command {
+	root := &cobra.Command{
+		Use: "starter", Short: "Durable machine-learning experiments", Long: rootHelp,
+		Example:      examples("starter init", "starter run experiment.yml", "starter ls"),
+		SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
+	}
+	root.SetArgs(append([]string{}, w.Args...))
+	root.SetIn(w.In)
+	root.SetOut(w.Out)
+	root.SetErr(w.Err)
+	root.SetUsageTemplate(usageTemplate)
+	root.SetFlagErrorFunc(explainFlag)
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetHelpCommand(&cobra.Command{Use: "help", Hidden: true, RunE: helpFor})
+	root.AddCommand(w.lifeCommands()...)
+	root.AddCommand(w.readingCommands()...)
+	root.AddCommand(w.changingCommands()...)
+	root.AddCommand(w.machineCommands()...)
+	return root
+}
+
+func (w World) lifeCommands() []*cobra.Command {
+	return []*cobra.Command{w.initCommand(), w.validateCommand(), w.runCommand(), w.resumeCommand(), w.stopCommand(), w.pauseCommand()}
+}
+
+func (w World) readingCommands() []*cobra.Command {
+	return []*cobra.Command{w.lsCommand(), w.showCommand(), w.trialsCommand(), w.logsCommand(), w.exportCommand()}
+}
+
+func (w World) changingCommands() []*cobra.Command {
+	return []*cobra.Command{w.killCommand(), w.updateCommand()}
+}
+
+func (w World) machineCommands() []*cobra.Command {
+	return []*cobra.Command{w.doctorCommand(), w.serveCommand(), w.versionCommand(), w.completionCommand()}
+}
+
+func helpFor(cmd *cobra.Command, args []string) error {
+	found, _, err := cmd.Root().Find(args)
+	if err != nil {
+		return err
+	}
+	return found.Help()
+}
+
+func explainFlag(cmd *cobra.Command, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	return badInput(cmd.CommandPath()+" --help lists the flags", "%w", err)
+}
+
+// examples lays out the lines of a command's examples.
+func examples(lines ...string) string {
+	return "  " + strings.Join(lines, "\n  ")
+}
+
+// atMost refuses more than n arguments, and says how the command is used.
+func atMost(n int) cobra.PositionalArgs {
+	return between(0, n)
+}
+
+// between refuses fewer than low and more than high arguments.
+func between(low, high int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) >= low && len(args) <= high {
+			return nil
+		}
+		return badInput("usage: "+cmd.UseLine(), "%s was given %d arguments", cmd.CommandPath(), len(args))
+	}
+}

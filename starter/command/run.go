@@ -1,0 +1,199 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/perennial-ml/perennial/experiment"
+	"github.com/perennial-ml/perennial/runner/rundir"
+	"github.com/perennial-ml/perennial/starter/progress"
+	"github.com/perennial-ml/perennial/trial"
+	"github.com/spf13/cobra"
+)
+
+const runHelp = `run checks all it can before anything starts, makes sure that a host process is
+there, starts the experiment and follows it. Ctrl-C detaches; the experiment goes
+on, and goes on after a crash of anything as well.
+
+Exit codes: 0 done; 1 done, but no trial succeeded; 2 bad input, nothing was
+started; 3 stopped; 4 the engine cannot be reached; 130 detached by Ctrl-C.`
+
+// answerTime is how long the engine may take to make a command durable. A host
+// that was just started has its workers polling within seconds.
+const answerTime = time.Minute
+
+// following is how run and resume are asked to go on.
+type following struct {
+	detach     bool
+	foreground bool
+	output     stream
+}
+
+func (w World) runCommand() *cobra.Command {
+	var how following
+	cmd := &cobra.Command{
+		Use: "run FILE", Short: "Check an experiment, start it and follow it", Long: runHelp,
+		Example: examples("starter run experiment.yml", "starter run experiment.yml --detach",
+			"starter run experiment.yml --output json | jq .event"),
+		Args: between(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error { return w.run(cmd.Context(), args[0], how) },
+	}
+	how.flags(cmd)
+	return cmd
+}
+
+func (h *following) flags(cmd *cobra.Command) {
+	h.output = stream{asTable}
+	cmd.Flags().BoolVarP(&h.detach, "detach", "d", false, "return as soon as the experiment is accepted")
+	cmd.Flags().BoolVar(&h.foreground, "foreground", false, "be the host, in this process, until the end or Ctrl-C")
+	cmd.Flags().VarP(&h.output, "output", "o", "table: for people; json: one event a line, for scripts")
+	cmd.MarkFlagsMutuallyExclusive("detach", "foreground")
+	complete(cmd, "output", "table", "json")
+}
+
+func (w World) run(ctx context.Context, file string, how following) error {
+	config, err := w.load(file)
+	if err != nil {
+		return err
+	}
+	if err := w.Engine.Check(); err != nil {
+		return badInput("starter doctor says what a state directory needs; $PERENNIAL_HOME names another one", "%w", err)
+	}
+	id := trial.NewExperimentID()
+	if err := w.keepEnvironment(id); err != nil {
+		return err
+	}
+	start := progress.Start{ID: id, Name: config.Name}
+	return w.submit(ctx, how, start, accept(id, config))
+}
+
+// accept is the command that makes an experiment. Its id follows from the
+// experiment's, so that repeating it makes no second one.
+func accept(id string, config experiment.Experiment) trial.Command {
+	value, err := json.Marshal(config)
+	if err != nil {
+		panic(err) // plain data, read from a file a moment ago
+	}
+	return trial.Command{ID: "accept-" + id, Name: trial.Accept, Value: value}
+}
+
+// keepEnvironment writes down the caller's environment, which the trials of a
+// host started elsewhere and earlier shall have.
+func (w World) keepEnvironment(id string) error {
+	captured, err := rundir.CaptureEnvironment()
+	if err != nil {
+		return err
+	}
+	file := EnvironmentFile(w.Home, id)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return badInput("$PERENNIAL_HOME names another state directory", "make the experiment's directory: %w", err)
+	}
+	if err := rundir.WriteEnvironment(file, captured); err != nil {
+		return badInput("free some space, or name another state directory by $PERENNIAL_HOME", "keep the environment: %w", err)
+	}
+	return nil
+}
+
+// submit brings up the host, sends a command, and follows the experiment.
+func (w World) submit(ctx context.Context, how following, start progress.Start, command trial.Command) error {
+	host, hosted, leave, err := w.host(ctx, how)
+	if err != nil {
+		return w.notStarted(ctx, err)
+	}
+	defer leave()
+	if err := w.send(ctx, host, start.ID, command); err != nil {
+		return err
+	}
+	start.WebUI = w.page(host, start.ID)
+	display := w.display(how.output.format)
+	display.Begin(start)
+	if how.detach {
+		return nil
+	}
+	f := &follower{World: w, id: start.ID, display: display, hosted: hosted, fresh: !start.Resumed}
+	return f.follow(ctx)
+}
+
+// notStarted tells a Ctrl-C while the host comes up from an engine that fails.
+func (w World) notStarted(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		fmt.Fprintln(w.Err, "interrupted while the host was starting; nothing was asked of it")
+		return exit(ExitDetached)
+	}
+	return unreachable(err)
+}
+
+// host returns the host to work with. leave ends it where it lives in this
+// process, and hosted then tells of an end that nobody asked for.
+func (w World) host(ctx context.Context, how following) (host Host, hosted <-chan error, leave func(), err error) {
+	nothing := func() {}
+	if !how.foreground {
+		host, err = w.Engine.Ensure(ctx)
+		return host, nil, nothing, err
+	}
+	if host, err := w.Engine.Find(ctx); !errors.Is(err, ErrNoHost) {
+		fmt.Fprintf(w.Err, "a host is running already (pid %d); following it\n", host.PID)
+		return host, nil, nothing, err
+	}
+	return w.serveHere(ctx)
+}
+
+func (w World) serveHere(ctx context.Context) (Host, <-chan error, func(), error) {
+	// Ctrl-C ends the following first and the host after it, in leave.
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	ready, ended, gone := make(chan Host, 1), make(chan error, 1), make(chan struct{})
+	go func() {
+		defer close(gone)
+		ended <- w.Engine.Serve(serving, func(host Host) { ready <- host })
+	}()
+	leave := func() { stop(); <-gone }
+	select {
+	case host := <-ready:
+		return host, ended, leave, nil
+	case err := <-ended:
+		leave()
+		return Host{}, nil, nil, err
+	case <-ctx.Done():
+		leave()
+		return Host{}, nil, nil, ctx.Err()
+	}
+}
+
+// send makes a command durable. Ctrl-C does not end it, so that it is known
+// afterwards whether the experiment was accepted.
+func (w World) send(ctx context.Context, host Host, id string, command trial.Command) error {
+	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime)
+	defer cancel()
+	client, err := w.Engine.Connect(patient, host)
+	if err != nil {
+		return unreachable(err)
+	}
+	defer client.Close()
+	if _, err := client.Send(patient, id, command); err != nil {
+		return unanswered(id, err)
+	}
+	return nil
+}
+
+// unanswered is a command of which nobody knows whether it was carried out.
+func unanswered(id string, err error) error {
+	var known *fault
+	if errors.As(err, &known) {
+		return err
+	}
+	return &fault{code: ExitUnreachable, err: fmt.Errorf("no answer about experiment %s: %w", id, err),
+		hint: fmt.Sprintf("starter show %s tells whether it was accepted, starter doctor looks for the cause", id)}
+}
+
+// page is a link to an experiment in the Web UI, empty without one.
+func (w World) page(host Host, id string) string {
+	if host.WebUI == "" {
+		return ""
+	}
+	return w.Engine.Link(host, "/namespaces/"+host.Namespace+"/workflows/"+workflowID(id))
+}

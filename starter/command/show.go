@@ -1,0 +1,178 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/runner/rundir"
+	"github.com/perennial-ml/perennial/starter/progress"
+	"github.com/perennial-ml/perennial/trial"
+	"github.com/spf13/cobra"
+)
+
+const showHelp = `show tells how an experiment stands: its status and why, limits, trials by state,
+the best trial, and where Temporal shows it.
+
+With --env it prints the names of the variables that its trials inherit from
+whoever ran it; never their values.`
+
+func (w World) showCommand() *cobra.Command {
+	var as *format
+	var names bool
+	cmd := &cobra.Command{
+		Use: "show [EXPERIMENT]", Short: "Show how an experiment stands", Long: showHelp,
+		Example: examples("starter show", "starter show k3v9x2ab", "starter show k3v9x2ab --output json | jq .best",
+			"starter show k3v9x2ab --env"),
+		Args: atMost(1), ValidArgsFunction: w.completeExperiments,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return w.read(cmd.Context(), func(r reader) error {
+				e, err := r.experiment(cmd.Context(), optional(args), active)
+				if err != nil {
+					return err
+				}
+				if names {
+					return r.showEnvironment(*as, e.ID)
+				}
+				return r.show(cmd.Context(), *as, e)
+			})
+		},
+	}
+	as = outputFlag(cmd)
+	cmd.Flags().BoolVar(&names, "env", false, "print the names of inherited variables instead")
+	return cmd
+}
+
+// shown is an experiment as show prints it for scripts.
+type shown struct {
+	ID      string          `json:"id"`
+	Name    string          `json:"name"`
+	Status  record.Status   `json:"status"`
+	Reason  trial.Reason    `json:"reason"`
+	Paused  bool            `json:"paused"`
+	Limits  limits          `json:"limits"`
+	Trials  progress.Counts `json:"trials"`
+	Best    *bestTrial      `json:"best"`
+	Driven  float64         `json:"duration"` // seconds on the clock of maxDuration
+	Created *string         `json:"created"`
+	Ended   *string         `json:"ended"`
+	// Temporal's strings but workflowId are empty while no host is running.
+	Temporal temporal `json:"temporal"`
+}
+
+type limits struct {
+	Concurrency int  `json:"concurrency"`
+	MaxTrials   *int `json:"maxTrials"`   // null: unlimited
+	MaxDuration *int `json:"maxDuration"` // seconds; null: unlimited
+}
+
+type bestTrial struct {
+	ID         string           `json:"id"`
+	Sequence   int              `json:"sequence"`
+	Metric     float64          `json:"metric"`
+	Parameters trial.Parameters `json:"parameters"`
+}
+
+type temporal struct {
+	Address    string `json:"address"`
+	Namespace  string `json:"namespace"`
+	WorkflowID string `json:"workflowId"`
+	WebUI      string `json:"webUI"`
+	TokenFile  string `json:"tokenFile"`
+}
+
+func (r reader) show(ctx context.Context, as format, e record.Experiment) error {
+	best, err := r.best(ctx, e)
+	if err != nil {
+		return err
+	}
+	host, err := r.Engine.Find(ctx)
+	if err != nil && !errors.Is(err, ErrNoHost) {
+		fmt.Fprintf(r.Err, "the host cannot be asked: %v\n", err)
+	}
+	view := shown{ID: e.ID, Name: e.Name, Status: e.Status, Reason: e.Reason, Paused: e.Paused,
+		Limits: limits{e.Concurrency, unlessZero(e.MaxTrials), unlessZero(int(e.MaxDuration / time.Second))},
+		Trials: progress.Counts(e.Counts), Best: best, Driven: e.Driven.Seconds(),
+		Created: progress.Stamp(e.Created), Ended: progress.Stamp(e.Ended),
+		Temporal: temporal{host.Address, host.Namespace, workflowID(e.ID), r.page(host, e.ID), host.TokenFile}}
+	return r.print(as, view, func() [][]string { return r.showRows(view, e) })
+}
+
+func (r reader) best(ctx context.Context, e record.Experiment) (*bestTrial, error) {
+	if e.Best == nil {
+		return nil, nil
+	}
+	row, err := r.Trial(ctx, e.ID, e.Best.Sequence)
+	if err != nil {
+		return nil, err
+	}
+	return &bestTrial{ID: row.ID, Sequence: row.Sequence, Metric: e.Best.Value, Parameters: row.Parameters}, nil
+}
+
+func unlessZero(n int) *int {
+	if n == 0 {
+		return nil
+	}
+	return &n
+}
+
+func (w World) showRows(view shown, e record.Experiment) [][]string {
+	rows := [][]string{{"experiment", strings.TrimSpace(e.ID + " " + e.Name)}, {"status", standing(e) + explained(e.Reason)}}
+	rows = append(rows, []string{"trials", tally(view.Trials)})
+	rows = append(rows, []string{"limits", fmt.Sprintf("%d at a time, %s trials, %s", e.Concurrency, limit(e.MaxTrials), durationLimit(e.MaxDuration))})
+	rows = append(rows, []string{"running for", progress.Span(e.Driven)})
+	if view.Best != nil {
+		rows = append(rows, []string{"best", fmt.Sprintf("%s by trial %d (%s)", progress.Number(&view.Best.Metric), view.Best.Sequence, view.Best.ID)},
+			[]string{"", string(view.Best.Parameters)})
+	}
+	if view.Temporal.Address == "" {
+		return append(rows, []string{"host", "none is running; starter serve --detach starts one"})
+	}
+	return append(rows, []string{"Temporal", view.Temporal.Address + ", workflow " + view.Temporal.WorkflowID},
+		[]string{"Web UI", view.Temporal.WebUI})
+}
+
+func explained(reason trial.Reason) string {
+	if reason.Zero() {
+		return ""
+	}
+	return ": " + reason.Text
+}
+
+func durationLimit(d time.Duration) string {
+	if d == 0 {
+		return "any time"
+	}
+	return progress.Span(d)
+}
+
+func tally(counts progress.Counts) string {
+	var words []string
+	for _, state := range trial.States() {
+		if n := counts[state]; n > 0 {
+			words = append(words, fmt.Sprintf("%d %s", n, state))
+		}
+	}
+	return dash(strings.Join(words, ", "))
+}
+
+func (r reader) showEnvironment(as format, id string) error {
+	path := EnvironmentFile(r.Home, id)
+	environment, err := rundir.ReadEnvironment(path)
+	if err != nil {
+		return badInput("", "the environment of %s: %w", id, err)
+	}
+	names := make([]string, 0, len(environment.Variables))
+	for _, variable := range environment.Variables {
+		name, _, _ := strings.Cut(variable, "=")
+		names = append(names, name)
+	}
+	if as == asTable {
+		_, err := fmt.Fprintln(r.Out, strings.Join(names, "\n"))
+		return err
+	}
+	return r.print(as, names, nil)
+}

@@ -1,0 +1,116 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/perennial-ml/perennial/trial"
+	"github.com/spf13/cobra"
+)
+
+// change is one thing that can be updated while an experiment runs.
+type change struct {
+	use, short, long string
+	command          string // of trial.Command
+	examples         []string
+	parse            func(World, string) (json.RawMessage, error)
+}
+
+func (w World) updateCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "update", Short: "Change an experiment's limits or search space",
+		Long: "update changes an experiment that is running, paused, stopped or done. Raising a\nlimit above what was reached goes on from DONE.",
+		Example: examples("starter update concurrency k3v9x2ab 8", "starter update max-trials 100",
+			"starter update max-duration k3v9x2ab 12h", "starter update search-space k3v9x2ab space.json"),
+		Args: between(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	for _, c := range changes() {
+		cmd.AddCommand(w.changeCommand(c))
+	}
+	return cmd
+}
+
+func changes() []change {
+	return []change{
+		{"concurrency [EXPERIMENT] N", "How many trials run at a time",
+			"Lowering it ends nothing: it counts as trials end.",
+			trial.SetConcurrency, []string{"starter update concurrency k3v9x2ab 8"}, atLeastOne},
+		{"max-trials [EXPERIMENT] N", "How many trials the experiment runs in all",
+			"Failed trials count. Raising it goes on from DONE.",
+			trial.SetMaxTrials, []string{"starter update max-trials k3v9x2ab 100"}, atLeastOne},
+		{"max-duration [EXPERIMENT] DURATION", "How long the experiment runs in all",
+			"DURATION is a number with s, m, h or d, or seconds; 0 is no limit. The time counts\nwhile the experiment runs and is not paused.",
+			trial.SetMaxDuration, []string{"starter update max-duration k3v9x2ab 12h"}, duration},
+		{"search-space [EXPERIMENT] FILE", "The space that new trials are drawn from",
+			"FILE is a search space as experiment.yml names it. Trials that were drawn stay.",
+			trial.SetSearchSpace, []string{"starter update search-space k3v9x2ab space.json"}, spaceFile},
+	}
+}
+
+func (w World) changeCommand(c change) *cobra.Command {
+	return &cobra.Command{
+		Use: c.use, Short: c.short, Long: c.short + ".\n" + c.long, Example: examples(c.examples...), Args: between(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name, word := last(args)
+			value, err := c.parse(w, word)
+			if err != nil {
+				return err
+			}
+			return w.update(cmd.Context(), name, newCommand(c.command, value))
+		},
+	}
+}
+
+func (w World) update(ctx context.Context, name string, command trial.Command) error {
+	chosen, err := w.ask(ctx, name, command)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w.Out, "experiment %s: %s accepted; starter show %s\n", chosen.ID, command.Name, chosen.ID)
+	return err
+}
+
+func atLeastOne(_ World, word string) (json.RawMessage, error) {
+	n, err := strconv.Atoi(word)
+	if err != nil || n < 1 {
+		return nil, badInput("", "%q is not a whole number above 0", word)
+	}
+	return json.RawMessage(strconv.Itoa(n)), nil
+}
+
+// duration reads NNI's durations; fractions of a second are rounded up.
+func duration(_ World, word string) (json.RawMessage, error) {
+	units := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
+	unit, found := units[word[max(len(word)-1, 0):]]
+	number := word[:max(len(word)-1, 0)]
+	if !found {
+		unit, number = time.Second, word
+	}
+	n, err := strconv.ParseFloat(number, 64)
+	if err != nil || !(n >= 0 && n*unit.Seconds() < 1e9) {
+		return nil, badInput("such as 90m, 12h, 3d or 3600", "%q is not a duration", word)
+	}
+	seconds := time.Duration(n*float64(unit)) + time.Second - 1
+	return json.RawMessage(strconv.FormatInt(int64(seconds/time.Second), 10)), nil
+}
+
+func spaceFile(w World, path string) (json.RawMessage, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, badInput("", "read the search space: %w", err)
+	}
+	var space map[string]json.RawMessage
+	if err := json.Unmarshal(content, &space); err != nil {
+		return nil, badInput("a search space is a JSON object", "%s: %w", path, err)
+	}
+	if len(space) == 0 {
+		return nil, badInput("name at least one parameter", "%s: the search space is empty", strings.TrimSpace(path))
+	}
+	return content, nil
+}

@@ -1,0 +1,157 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/perennial-ml/perennial/codedir"
+	"github.com/perennial-ml/perennial/experiment"
+	"github.com/spf13/cobra"
+)
+
+const validateHelp = `validate reads an experiment and all it names, and reports everything that is
+wrong at once, each with its place. It starts nothing and writes nothing.
+
+Exit codes: 0 it can run; 2 it cannot.`
+
+func (w World) validateCommand() *cobra.Command {
+	var as *format
+	cmd := &cobra.Command{
+		Use: "validate FILE", Short: "Check an experiment without starting it", Long: validateHelp,
+		Example: examples("starter validate experiment.yml", "starter validate experiment.yml --output json"),
+		Args:    between(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			config, err := w.load(args[0])
+			if err != nil {
+				return err
+			}
+			return w.print(*as, config, func() [][]string { return w.summary(args[0], config) })
+		},
+	}
+	as = outputFlag(cmd)
+	return cmd
+}
+
+func (w World) summary(file string, e experiment.Experiment) [][]string {
+	rows := [][]string{{file, "can run"}, {"tuner", nameOf(&e.Tuner)}}
+	if e.Assessor != nil {
+		rows = append(rows, []string{"assessor", nameOf(e.Assessor)})
+	}
+	rows = append(rows, []string{"trials", limit(e.MaxTrials) + ", " + fmt.Sprint(e.Concurrency) + " at a time"})
+	for _, platform := range e.Platforms {
+		rows = append(rows, []string{"platform", platform.Name}, []string{"command", platform.Command},
+			[]string{"in", platform.CodeDirectory})
+	}
+	return rows
+}
+
+func nameOf(a *experiment.Algorithm) string {
+	if a.Name == "" {
+		return a.ClassName
+	}
+	return a.Name
+}
+
+func limit(n int) string {
+	if n == 0 {
+		return "no limit"
+	}
+	return fmt.Sprint(n)
+}
+
+// load reads an experiment and checks what a file alone cannot tell.
+func (w World) load(file string) (experiment.Experiment, error) {
+	loaded, err := experiment.Load(file, w.Build)
+	if err != nil {
+		return experiment.Experiment{}, explainLoad(err)
+	}
+	for _, warning := range loaded.Warnings {
+		fmt.Fprintf(w.Err, "warning: %s\n", warning)
+	}
+	config := loaded.Experiment
+	for _, platform := range config.Platforms {
+		if err := errors.Join(w.checkCommand(platform), checkCode(platform)); err != nil {
+			return config, badInput("nothing was started", "%w", err)
+		}
+	}
+	return config, nil
+}
+
+func explainLoad(err error) error {
+	hint := "nothing was started"
+	var faults experiment.Faults
+	if errors.As(err, &faults) && len(faults) > 1 {
+		hint = fmt.Sprintf("%d faults; nothing was started", len(faults))
+	}
+	return badInput(hint, "%w", err)
+}
+
+// local is the platform that runs commands on this very machine.
+const local = "local"
+
+// checkCommand looks for the program that a local command begins with. Where the
+// command begins with more than a plain word, only the shell can tell.
+func (w World) checkCommand(platform experiment.Platform) error {
+	word := firstWord(platform.Command)
+	if platform.Name != local || word == "" || shellKnows[word] || w.executable(word, platform.CodeDirectory) {
+		return nil
+	}
+	return fmt.Errorf("command not found: %q, of trialCommand %q: install it, activate its environment, or correct it; relative paths begin at %s",
+		word, platform.Command, platform.CodeDirectory)
+}
+
+// checkCode looks whether code that will be copied is small enough for that.
+func checkCode(platform experiment.Platform) error {
+	if !platform.Snapshot {
+		return nil
+	}
+	_, err := codedir.Scan(platform.CodeDirectory, codedir.DefaultLimits())
+	return err
+}
+
+// shellKnows are words that are no programs, or need not be.
+var shellKnows = map[string]bool{
+	".": true, ":": true, "[": true, "alias": true, "break": true, "case": true, "cd": true, "command": true,
+	"continue": true, "echo": true, "eval": true, "exec": true, "exit": true, "export": true, "false": true,
+	"for": true, "if": true, "local": true, "printf": true, "read": true, "return": true, "set": true,
+	"shift": true, "shopt": true, "source": true, "test": true, "time": true, "times": true, "trap": true,
+	"true": true, "type": true, "ulimit": true, "umask": true, "unalias": true, "unset": true, "until": true,
+	"wait": true, "while": true, "function": true, "select": true, "declare": true, "let": true, "pushd": true,
+}
+
+// firstWord is the program a shell command begins with, empty where that is not
+// a plain word.
+func firstWord(command string) string {
+	word, _, _ := strings.Cut(strings.TrimSpace(command), " ")
+	word = strings.TrimRight(word, ";&|")
+	if strings.ContainsAny(word, "$`'\"\\(){}<>*?=~!#&|;\t\n") {
+		return ""
+	}
+	return word
+}
+
+func (w World) executable(word, directory string) bool {
+	if strings.Contains(word, "/") {
+		if !filepath.IsAbs(word) {
+			word = filepath.Join(directory, word)
+		}
+		return runnable(word)
+	}
+	for _, folder := range filepath.SplitList(w.Getenv("PATH")) {
+		if !filepath.IsAbs(folder) {
+			folder = filepath.Join(directory, folder)
+		}
+		if runnable(filepath.Join(folder, word)) {
+			return true
+		}
+	}
+	return false
+}
+
+func runnable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.IsDir() && info.Mode()&0o111 != 0
+}

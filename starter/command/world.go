@@ -1,0 +1,102 @@
+// Package command is what starter understands: one file for each command. A
+// command touches the outside world only through a World, so whole commands run
+// in memory in tests, without a server.
+package command
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/perennial-ml/perennial/experiment"
+	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/workflows"
+)
+
+// World is all of the outside that commands touch. Ctrl-C ends the context that
+// is given to Main.
+type World struct {
+	Args   []string // without the program's name
+	Env    []string // NAME=value, as in os.Environ
+	Home   string   // the state directory, absolute; it need not exist
+	In     io.Reader
+	Out    io.Writer
+	Err    io.Writer
+	Width  func() int // columns of the terminal that Out is; 0 where it is none
+	Now    func() time.Time
+	Tick   time.Duration    // how often a follower reads the record
+	Build  experiment.Build // what this binary can run
+	Engine Engine
+}
+
+// Getenv returns the value of a variable, empty where it is not set.
+func (w World) Getenv(name string) string {
+	for _, variable := range w.Env {
+		if value, found := strings.CutPrefix(variable, name+"="); found {
+			return value
+		}
+	}
+	return ""
+}
+
+// RecordFile is the path of the record below a state directory.
+func RecordFile(home string) string { return filepath.Join(home, "record.sqlite") }
+
+// EnvironmentFile is the path, below a state directory, of the environment of
+// whoever ran an experiment.
+func EnvironmentFile(home, experiment string) string {
+	return filepath.Join(home, "experiments", experiment, "environment")
+}
+
+// ErrNoHost says that no host process serves the state directory.
+var ErrNoHost = errors.New("no host is running")
+
+// Engine brings up what runs experiments and speaks to it. It is the edge that
+// links the server; package main supplies it.
+type Engine interface {
+	// Check makes the state directory where there is none, and says what makes it
+	// unfit: a network file system, a newer version's, no permission, no space.
+	Check() error
+	// Find returns the host that serves the state directory, or ErrNoHost.
+	Find(ctx context.Context) (Host, error)
+	// Ensure returns that host and starts one in the background where there is none.
+	Ensure(ctx context.Context) (Host, error)
+	// Serve is the host, in this process, until ctx ends. It calls ready once, when
+	// the host can be found.
+	Serve(ctx context.Context, ready func(Host)) error
+	// Stop ends the host and waits until it is gone. Trials go on. ErrNoHost
+	// where there is none.
+	Stop(ctx context.Context) error
+	// Connect returns a client of that host's Temporal.
+	Connect(ctx context.Context, host Host) (Client, error)
+	// Probe returns, for each platform of this build, what is not as it should be.
+	Probe(ctx context.Context) map[string][]trial.Reason
+	// Link is an address that opens a page of the host's Web UI, once.
+	Link(host Host, page string) string
+	// Unit is a systemd user unit that keeps the host running.
+	Unit() string
+}
+
+// Client asks things of experiments. Both verbs answer when what they ask is durable.
+type Client interface {
+	// Send appends a command to an experiment's log and returns its event's
+	// number. The same Command.ID is the same command.
+	Send(ctx context.Context, experiment string, command trial.Command) (int64, error)
+	// End asks that one trial shall end.
+	End(ctx context.Context, experiment string, sequence int, ending workflows.Ending) error
+	Close()
+}
+
+// Host is a running host process, as its lock file describes it.
+type Host struct {
+	PID       int
+	Version   string
+	Address   string // of Temporal's frontend, host:port
+	Namespace string
+	WebUI     string // without a slash at the end, and without a one-time token
+	TokenFile string // holds the bearer token of Address; empty where there is none
+	Log       string // the host's log file
+}

@@ -1,0 +1,115 @@
+package progress
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/perennial-ml/perennial/record"
+)
+
+// quiet is how long Lines says nothing while no state changes.
+const quiet = 10 * time.Second
+
+// Lines is a Display for pipes and log files: a line for every change of a
+// trial's state, and a summary at most every ten seconds.
+type Lines struct {
+	out    io.Writer
+	summed time.Time
+}
+
+// NewLines returns a Display that writes plain lines.
+func NewLines(out io.Writer) *Lines { return &Lines{out: out} }
+
+// Begin implements Display.
+func (l *Lines) Begin(start Start) { fmt.Fprint(l.out, greeting(start)) }
+
+// Show implements Display.
+func (l *Lines) Show(now Snapshot) {
+	for _, changed := range now.Changed {
+		fmt.Fprintln(l.out, describe(changed))
+	}
+	if now.Now.Sub(l.summed) >= quiet {
+		l.summed = now.Now
+		fmt.Fprintln(l.out, summary(now.Experiment))
+	}
+}
+
+// Failure implements Display.
+func (l *Lines) Failure(failed record.Trial, stderr string) {
+	fmt.Fprint(l.out, obituary(failed, stderr))
+}
+
+// Say implements Display.
+func (l *Lines) Say(_, text string) { fmt.Fprintln(l.out, text) }
+
+// End implements Display.
+func (l *Lines) End(finished record.Experiment) { fmt.Fprint(l.out, farewell(finished)) }
+
+// Detach implements Display.
+func (l *Lines) Detach(id string) { fmt.Fprint(l.out, parting(id)) }
+
+func greeting(start Start) string {
+	var text strings.Builder
+	title := "experiment " + start.ID
+	if start.Name != "" {
+		title += " (" + start.Name + ")"
+	}
+	if start.Resumed {
+		title += ", resumed"
+	}
+	fmt.Fprintln(&text, title)
+	if start.WebUI != "" {
+		fmt.Fprintln(&text, "  Temporal Web UI  "+start.WebUI)
+	}
+	fmt.Fprintf(&text, "  detach           Ctrl-C; the experiment goes on\n")
+	fmt.Fprintf(&text, "  resume           starter resume %s\n", start.ID)
+	fmt.Fprintf(&text, "  stop             starter stop %s\n", start.ID)
+	return text.String()
+}
+
+func summary(e record.Experiment) string {
+	parts := []string{done(e) + " done", counts(e)}
+	if text := best(e); text != "" {
+		parts = append(parts, text)
+	}
+	if left, known := Remaining(e); known && e.Status.Active() {
+		parts = append(parts, "about "+Span(left)+" left")
+	}
+	if e.Paused {
+		parts = append(parts, "paused")
+	} else if !e.Reason.Zero() {
+		parts = append(parts, words(e.Reason))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func obituary(failed record.Trial, stderr string) string {
+	command := fmt.Sprintf("starter logs %s %d --stderr", failed.Experiment, failed.Sequence)
+	if stderr == "" {
+		return fmt.Sprintf("trial %d (%s) is the first that FAILED; it wrote nothing to stderr\n", failed.Sequence, failed.ID)
+	}
+	indented := "  | " + strings.ReplaceAll(strings.TrimRight(stderr, "\n"), "\n", "\n  | ")
+	return fmt.Sprintf("trial %d (%s) is the first that FAILED; the end of its stderr (all: %s):\n%s\n",
+		failed.Sequence, failed.ID, command, indented)
+}
+
+func farewell(e record.Experiment) string {
+	text := fmt.Sprintf("experiment %s is %s: %s", e.ID, e.Status, counts(e))
+	if found := best(e); found != "" {
+		text += "; " + found
+	}
+	if !e.Reason.Zero() {
+		text += "; " + words(e.Reason)
+	}
+	text += "\n"
+	if e.Status == record.Stopped {
+		return text + fmt.Sprintf("  go on    starter resume %s\n", e.ID)
+	}
+	return text + fmt.Sprintf("  results  starter trials %s\n  export   starter export %s --format csv\n", e.ID, e.ID)
+}
+
+func parting(id string) string {
+	return fmt.Sprintf("detached; experiment %s goes on\n  look    starter show %s\n  follow  starter resume %s\n  stop    starter stop %s\n", id, id, id, id)
+}

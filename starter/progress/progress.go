@@ -1,0 +1,70 @@
+// Package progress shows how an experiment is going: redrawn on a terminal, as
+// plain lines in a pipe, or as one JSON event a line for scripts. It is given
+// snapshots of the record and prints; it reads nothing itself.
+package progress
+
+import (
+	"time"
+
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// Start is what a person is told first.
+type Start struct {
+	ID      string
+	Name    string
+	WebUI   string // the experiment's page, empty if there is none
+	Resumed bool   // false: the experiment is new
+}
+
+// Snapshot is how an experiment stands at one moment.
+type Snapshot struct {
+	Now        time.Time
+	Experiment record.Experiment
+	Open       []record.Trial // asked and not settled, by sequence
+	Changed    []record.Trial // state, reason or attempts differ from the last snapshot
+}
+
+// Display shows an experiment from its start to its end. It is used by one
+// goroutine, and prints nothing that was not asked of it.
+type Display interface {
+	// Begin says which experiment it is and how to leave, resume and stop it.
+	Begin(start Start)
+	// Show shows a snapshot, or leaves it out where it shows fewer.
+	Show(now Snapshot)
+	// Failure shows the end of what the first failed trial wrote to stderr.
+	Failure(failed record.Trial, stderr string)
+	// Say tells something that is not about a trial, such as a host that died.
+	Say(code, text string)
+	// End shows how the experiment finished.
+	End(finished record.Experiment)
+	// Detach says that the experiment goes on without this program.
+	Detach(id string)
+}
+
+// Settled is the number of trials that have ended for good.
+func Settled(e record.Experiment) int {
+	settled := e.Asked
+	for _, state := range []trial.State{trial.Waiting, trial.Running, trial.Unknown} {
+		settled -= e.Counts[state]
+	}
+	return max(settled, 0)
+}
+
+// Remaining estimates how long an experiment still takes: by its pace so far if
+// its number of trials is limited, else by its limit of time. False where
+// neither says anything.
+func Remaining(e record.Experiment) (time.Duration, bool) {
+	byTime := e.MaxDuration - e.Driven
+	settled := Settled(e)
+	if e.MaxTrials == 0 || settled == 0 || e.Driven == 0 {
+		return max(byTime, 0), e.MaxDuration > 0
+	}
+	left := max(e.MaxTrials-settled, 0)
+	byPace := time.Duration(float64(e.Driven) / float64(settled) * float64(left))
+	if e.MaxDuration > 0 && byTime < byPace {
+		return max(byTime, 0), true
+	}
+	return byPace, true
+}

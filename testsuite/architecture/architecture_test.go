@@ -1,0 +1,118 @@
+// Package architecture holds the rule of who may import whom.
+package architecture
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/perennial-ml/perennial/"
+
+// rooms says what each room may import of ours. A name stands for itself and, with
+// a trailing /..., for everything below it. "*" is everything but testsuite.
+var rooms = map[string][]string{
+	"trial":                   {},
+	"searchspace":             {},
+	"experiment":              {"searchspace", "trial"},
+	"tuners":                  {"searchspace", "trial"},
+	"assessors":               {"searchspace", "trial"},
+	"codedir":                 {},
+	"metrics":                 {"trial"},
+	"record":                  {"metrics", "trial"},
+	"platforms":               {"trial", "metrics", "codedir"},
+	"platforms/local":         {"platforms", "runner/rundir", "gpu", "trial", "metrics", "codedir"},
+	"platforms/fake":          {"platforms", "runner/rundir", "gpu", "trial", "metrics", "codedir"},
+	"platforms/all":           {"platforms/...", "trial"},
+	"runner":                  {"trial", "metrics", "gpu", "runner/rundir"},
+	"runner/rundir":           {"trial", "metrics", "gpu"},
+	"runner/binary":           {},
+	"runner/perennial-runner": {"runner", "runner/rundir"},
+	"activities":              {"activities/poller", "platforms", "record", "tuners", "assessors", "codedir", "experiment", "trial", "metrics"},
+	"activities/poller":       {"platforms", "record", "trial", "metrics"},
+	"workflows":               {"activities", "platforms", "experiment", "trial", "record"},
+	"workers":                 {"workers/...", "workflows", "activities", "activities/poller", "platforms", "record", "tuners", "assessors", "gpu/nvml", "trial"},
+	"workers/sweeper":         {"workflows", "activities", "platforms", "record", "trial"},
+	"embedded":                {"workers/codec"},
+	"starter":                 {"*"},
+}
+
+// outside says which rooms, alone, may reach a dependency that has its own room.
+var outside = map[string][]string{
+	"go.temporal.io/server":            {"embedded"},
+	"github.com/temporalio/ui-server/": {"embedded"},
+	"go.temporal.io/sdk":               {"activities", "workflows", "workers", "embedded", "starter", "testsuite"},
+	"k8s.io/client-go":                 {"platforms/internal/kube"},
+}
+
+type listed struct {
+	ImportPath string
+	Doc        string
+	Imports    []string
+}
+
+func TestEveryRoomImportsOnlyWhatTheTableAllows(t *testing.T) {
+	for _, p := range list(t) {
+		room := strings.TrimPrefix(p.ImportPath, module)
+		if strings.HasPrefix(room, "testsuite") {
+			continue
+		}
+		require.NotEmpty(t, p.Doc, "%s has no doc comment", room)
+		for _, imported := range p.Imports {
+			if ours, ok := strings.CutPrefix(imported, module); ok {
+				require.True(t, allowed(room, ours), "%s must not import %s", room, ours)
+			}
+			for dependency, owners := range outside {
+				if strings.HasPrefix(imported, dependency) {
+					require.True(t, within(room, owners), "%s must not import %s", room, imported)
+				}
+			}
+		}
+	}
+}
+
+func allowed(room, imported string) bool {
+	if strings.HasPrefix(imported, "testsuite") {
+		return false
+	}
+	if strings.HasPrefix(room, "starter") {
+		return true
+	}
+	for _, may := range rooms[room] {
+		below, all := strings.CutSuffix(may, "/...")
+		if imported == may || all && strings.HasPrefix(imported, below+"/") || all && imported == below {
+			return true
+		}
+	}
+	return false
+}
+
+func within(room string, owners []string) bool {
+	for _, owner := range owners {
+		if room == owner || strings.HasPrefix(room, owner+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func list(t *testing.T) (packages []listed) {
+	out, err := exec.Command("go", "list", "-json=ImportPath,Doc,Imports", module+"...").Output()
+	require.NoError(t, err)
+	decoder := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p listed
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			require.Greater(t, len(packages), len(rooms)/2)
+			return packages
+		} else {
+			require.NoError(t, err)
+		}
+		packages = append(packages, p)
+	}
+}

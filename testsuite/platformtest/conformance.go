@@ -1,0 +1,321 @@
+package platformtest
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/metrics"
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// Run is the conformance suite.
+func Run(t *testing.T, make Maker) {
+	for _, test := range conformance {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(newWorld(t, make))
+		})
+	}
+}
+
+var conformance = []struct {
+	name string
+	run  func(*world)
+}{
+	{"TraitsAreConsistent", traitsAreConsistent},
+	{"PreparingTwiceGivesTheSameWorkspace", preparingTwiceGivesTheSameWorkspace},
+	{"ASubmittedRunReportsItsMetricsAndItsEnd", aSubmittedRunReportsItsMetricsAndItsEnd},
+	{"AFailedTrialIsAReportAndNoError", aFailedTrialIsAReportAndNoError},
+	{"SubmittingARunningJobAgainAdoptsIt", submittingARunningJobAgainAdoptsIt},
+	{"SubmittingAnEndedJobAgainDoesNotStartIt", submittingAnEndedJobAgainDoesNotStartIt},
+	{"ThreeSubmitsAtOnceStartOneRun", threeSubmitsAtOnceStartOneRun},
+	{"AnUnknownRunIsAbsent", anUnknownRunIsAbsent},
+	{"ReportsComeInTheOrderOfHandles", reportsComeInTheOrderOfHandles},
+	{"TheSameCursorGivesTheSamePrefix", theSameCursorGivesTheSamePrefix},
+	{"TheFinalMetricIsThereOnceTheRunHasExited", theFinalMetricIsThereOnceTheRunHasExited},
+	{"ACancelEndsARunAndItsIntentIsReported", aCancelEndsARunAndItsIntentIsReported},
+	{"TheFirstIntentWins", theFirstIntentWins},
+	{"CancellingAFinishedRunChangesNothing", cancellingAFinishedRunChangesNothing},
+	{"CancellingAnUnknownRunKeepsItFromStarting", cancellingAnUnknownRunKeepsItFromStarting},
+	{"ListFindsEveryRunOfTheExperimentAndNoOther", listFindsEveryRun},
+	{"ANewInstanceFindsEverything", aNewInstanceFindsEverything},
+	{"TheNextAttemptEndsTheOneBefore", theNextAttemptEndsTheOneBefore},
+	{"LostAnswersDuplicatesAndTimeoutsChangeNothing", faultsChangeNothing},
+}
+
+// threeSteps is a run that ends by itself.
+func threeSteps() Behaviour {
+	return Behaviour{Intermediates: []float64{0.25, 0.5, 0.75}, Final: pointer(0.875)}
+}
+
+var threeStepsValues = []string{"PERIODICAL 0.25", "PERIODICAL 0.5", "PERIODICAL 0.75", "FINAL 0.875"}
+
+func traitsAreConsistent(w *world) {
+	traits := w.Traits()
+	require.NotEmpty(w.t, traits.Name)
+	require.Positive(w.t, traits.PollInterval)
+	require.GreaterOrEqual(w.t, traits.Losable, 1)
+	known := []string{"local", "remote", "pai", "paiYarn", "kubeflow", "frameworkcontroller", "dlts", "aml", "adl"}
+	require.Contains(w.t, known, traits.NNIPlatform, "NNI 1.9 refuses names it does not know")
+	require.Equal(w.t, traits, w.Traits())
+	handle := w.begin(0, threeSteps())
+	require.Equal(w.t, traits.Name, handle.Platform)
+	require.Positive(w.t, handle.Format)
+}
+
+func preparingTwiceGivesTheSameWorkspace(w *world) {
+	bundle := platforms.Bundle{Experiment: w.experiment, CodeDirectory: w.t.TempDir()}
+	first, err := w.Prepare(w.ctx, bundle)
+	require.NoError(w.t, err)
+	w.reopen()
+	second, err := w.Prepare(w.ctx, bundle)
+	require.NoError(w.t, err)
+	require.Equal(w.t, first, second)
+}
+
+func aSubmittedRunReportsItsMetricsAndItsEnd(w *world) {
+	handle := w.begin(0, threeSteps())
+	report := w.waitFor(handle, platforms.Exited)
+	require.Equal(w.t, handle.Key, report.Key)
+	require.Equal(w.t, &trial.Exit{}, report.Exit)
+	require.Nil(w.t, report.Intent)
+	require.False(w.t, report.Started.IsZero())
+	require.False(w.t, report.Ended.Before(report.Started))
+	records := w.collectEnd(handle)
+	require.Equal(w.t, threeStepsValues, values(records))
+	requireNumbered(w.t, records)
+}
+
+func requireNumbered(t *testing.T, records []metrics.Record) {
+	t.Helper()
+	step := int64(0)
+	for i, record := range records {
+		require.Equal(t, int64(i+1), record.Number)
+		require.False(t, record.Time.IsZero())
+		if record.Kind == metrics.Periodical {
+			require.Equal(t, step, record.Step)
+			step++
+		}
+	}
+}
+
+func aFailedTrialIsAReportAndNoError(w *world) {
+	handle := w.begin(0, Behaviour{Intermediates: []float64{1}, ExitCode: 3})
+	report := w.waitFor(handle, platforms.Exited)
+	require.Equal(w.t, 3, report.Exit.Code)
+	require.False(w.t, report.Exit.Outside)
+	require.Equal(w.t, []string{"PERIODICAL 1"}, values(w.collectEnd(handle)))
+}
+
+func submittingARunningJobAgainAdoptsIt(w *world) {
+	job := w.job(0, Behaviour{Intermediates: []float64{1}, Forever: true})
+	handle := w.submit(job)
+	before := w.waitFor(handle, platforms.Running)
+	w.reopen()
+	require.Equal(w.t, handle, w.submit(job))
+	after := w.waitFor(handle, platforms.Running)
+	require.True(w.t, before.Started.Equal(after.Started), "it was started again")
+}
+
+func submittingAnEndedJobAgainDoesNotStartIt(w *world) {
+	job := w.job(0, threeSteps())
+	handle := w.submit(job)
+	before := w.waitFor(handle, platforms.Exited)
+	require.Equal(w.t, handle, w.submit(job))
+	require.Equal(w.t, before, w.poll(handle))
+	require.Equal(w.t, threeStepsValues, values(w.collectEnd(handle)))
+}
+
+func threeSubmitsAtOnceStartOneRun(w *world) {
+	job := w.job(0, threeSteps())
+	var group sync.WaitGroup
+	handles, errors := make([]platforms.Handle, 3), make([]error, 3)
+	for i := range handles {
+		instance := w.Open(w.t)
+		group.Go(func() { handles[i], errors[i] = instance.Submit(w.ctx, job) })
+	}
+	group.Wait()
+	for i := range handles {
+		require.NoError(w.t, errors[i])
+		require.Equal(w.t, handles[0], handles[i])
+	}
+	require.Equal(w.t, threeStepsValues, values(w.collectEnd(handles[0])), "one run reports each metric once")
+}
+
+func (w *world) unknown(sequence int) platforms.Handle {
+	handle := w.begin(sequence+1000, threeSteps())
+	return platforms.Handle{Format: handle.Format, Platform: handle.Platform, Key: w.key(sequence, 1)}
+}
+
+func anUnknownRunIsAbsent(w *world) {
+	unknown := w.unknown(0)
+	require.Equal(w.t, platforms.Absent, w.poll(unknown).Phase)
+	require.Empty(w.t, w.collect(unknown))
+}
+
+func reportsComeInTheOrderOfHandles(w *world) {
+	var handles []platforms.Handle
+	for _, sequence := range []int{2, 0, 3, 1} {
+		handles = append(handles, w.begin(sequence, threeSteps()))
+	}
+	reports, err := w.Poll(w.ctx, append(handles, handles[0]))
+	require.NoError(w.t, err)
+	require.Len(w.t, reports, 5)
+	for i, report := range reports {
+		require.Equal(w.t, handles[i%4].Key, report.Key)
+	}
+	none, err := w.Poll(w.ctx, nil)
+	require.NoError(w.t, err)
+	require.Empty(w.t, none)
+}
+
+func theSameCursorGivesTheSamePrefix(w *world) {
+	handle := w.begin(0, threeSteps())
+	all := w.collectEnd(handle)
+	first, after, err := w.Collect(w.ctx, handle, "")
+	require.NoError(w.t, err)
+	require.Equal(w.t, all[:len(first)], first)
+	w.reopen()
+	again, afterAgain, err := w.Collect(w.ctx, handle, "")
+	require.NoError(w.t, err)
+	require.Equal(w.t, first, again)
+	require.Equal(w.t, after, afterAgain)
+	rest, _, err := w.Collect(w.ctx, handle, after)
+	require.NoError(w.t, err)
+	require.Equal(w.t, len(all), len(first)+len(rest))
+}
+
+// theFinalMetricIsThereOnceTheRunHasExited is NNI's lost metric: its trials' last
+// words were dropped when the end was seen first.
+func theFinalMetricIsThereOnceTheRunHasExited(w *world) {
+	for sequence := range 5 {
+		handle := w.begin(sequence, Behaviour{Final: pointer(float64(sequence))})
+		records := w.collectEnd(handle)
+		require.Len(w.t, records, 1)
+		require.Equal(w.t, metrics.Final, records[0].Kind)
+	}
+}
+
+func aCancelEndsARunAndItsIntentIsReported(w *world) {
+	handle := w.begin(0, Behaviour{Intermediates: []float64{1}, Forever: true})
+	w.waitFor(handle, platforms.Running)
+	intent := trial.Intent{Cause: trial.CauseEarlyStop, Decision: "d-1"}
+	w.cancel(handle, intent)
+	w.cancel(handle, intent)
+	report := w.waitFor(handle, platforms.Exited)
+	require.Equal(w.t, &intent, report.Intent)
+	require.False(w.t, report.Exit.Outside, "it was ours")
+	require.NotZero(w.t, report.Exit.Code)
+}
+
+func theFirstIntentWins(w *world) {
+	handle := w.begin(0, Behaviour{Forever: true})
+	w.waitFor(handle, platforms.Running)
+	first := trial.Intent{Cause: trial.CauseUser}
+	w.cancel(handle, first)
+	w.cancel(handle, trial.Intent{Cause: trial.CauseEarlyStop, Decision: "late"})
+	require.Equal(w.t, &first, w.waitFor(handle, platforms.Exited).Intent)
+	w.cancel(handle, trial.Intent{Cause: trial.CauseStop})
+	require.Equal(w.t, &first, w.poll(handle).Intent)
+}
+
+func cancellingAFinishedRunChangesNothing(w *world) {
+	handle := w.begin(0, threeSteps())
+	before := w.waitFor(handle, platforms.Exited)
+	w.cancel(handle, trial.Intent{Cause: trial.CauseUser})
+	require.Equal(w.t, before, w.poll(handle))
+	require.Nil(w.t, w.poll(handle).Intent, "the end is older than the intent")
+}
+
+func cancellingAnUnknownRunKeepsItFromStarting(w *world) {
+	unknown := w.unknown(0)
+	intent := trial.Intent{Cause: trial.CauseUser}
+	w.cancel(unknown, intent)
+	handle := w.begin(0, threeSteps())
+	report := w.waitUntil(handle, func(report platforms.Report) bool { return report.Phase.Definite() })
+	require.Equal(w.t, &intent, report.Intent)
+	require.True(w.t, report.Started.IsZero(), "it was started")
+	require.Empty(w.t, w.collect(handle))
+}
+
+func listFindsEveryRun(w *world) {
+	wanted := map[trial.Key]bool{}
+	for sequence := range 3 {
+		job := w.job(sequence, threeSteps())
+		wanted[job.Key] = true
+		w.submit(job) // the answer is lost
+	}
+	w.reopen()
+	handles, err := w.List(w.ctx, w.experiment)
+	require.NoError(w.t, err)
+	require.Len(w.t, handles, len(wanted))
+	for _, handle := range handles {
+		require.True(w.t, wanted[handle.Key])
+		require.Equal(w.t, threeStepsValues, values(w.collectEnd(handle)))
+	}
+	none, err := w.List(w.ctx, "elsewhre")
+	require.NoError(w.t, err)
+	require.Empty(w.t, none)
+}
+
+func aNewInstanceFindsEverything(w *world) {
+	running := w.begin(0, Behaviour{Intermediates: []float64{0.5}, Forever: true})
+	ended := w.begin(1, threeSteps())
+	w.waitFor(running, platforms.Running)
+	report := w.waitFor(ended, platforms.Exited)
+	w.reopen()
+	require.Equal(w.t, report, w.poll(ended))
+	require.Equal(w.t, platforms.Running, w.poll(running).Phase)
+	require.Equal(w.t, threeStepsValues, values(w.collect(ended)))
+	w.cancel(running, trial.Intent{Cause: trial.CauseUser})
+	w.waitFor(running, platforms.Exited)
+}
+
+func theNextAttemptEndsTheOneBefore(w *world) {
+	first := w.begin(0, Behaviour{Forever: true})
+	w.waitFor(first, platforms.Running)
+	second := w.submit(w.Job(w.t, w.key(0, 2), threeSteps()))
+	report := w.waitFor(first, platforms.Exited)
+	require.Equal(w.t, trial.CauseSuperseded, report.Intent.Cause)
+	require.Equal(w.t, threeStepsValues, values(w.collectEnd(second)))
+}
+
+func faultsChangeNothing(w *world) {
+	unreliable := Unreliable(w.Platform, Faults{LostAnswers: 2, Timeouts: 2, Duplicates: true})
+	w.Platform = unreliable
+	job := w.job(0, threeSteps())
+	handle := retry(w, func() (platforms.Handle, error) { return w.Submit(w.ctx, job) })
+	for {
+		reports := retry(w, func() ([]platforms.Report, error) { return w.Poll(w.ctx, []platforms.Handle{handle}) })
+		if reports[0].Phase.Definite() && !reports[0].Pending {
+			require.Equal(w.t, platforms.Exited, reports[0].Phase)
+			break
+		}
+		w.rest()
+	}
+	retry(w, func() (struct{}, error) {
+		return struct{}{}, w.Cancel(w.ctx, handle, trial.Intent{Cause: trial.CauseUser})
+	})
+	records := retry(w, func() ([]metrics.Record, error) {
+		records, _, err := w.Collect(w.ctx, handle, "")
+		return records, err
+	})
+	require.Equal(w.t, threeStepsValues, values(records))
+	w.Platform = unreliable.inner
+}
+
+// retry repeats what is worth another try.
+func retry[T any](w *world, call func() (T, error)) T {
+	for {
+		result, err := call()
+		if err == nil {
+			return result
+		}
+		require.Equal(w.t, platforms.Transient, platforms.CodeOf(err))
+		require.NoError(w.t, w.ctx.Err())
+		w.rest()
+	}
+}

@@ -1,0 +1,138 @@
+package workflows
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// want queues a trial that was asked, unless it is known already.
+func (e *experimentRun) want(n int) {
+	if !slices.Contains(e.Waiting, n) && !slices.Contains(e.Open, n) {
+		e.Waiting = append(e.Waiting, n)
+	}
+}
+
+// again starts the workflow of a trial that has none although it should. One
+// that still waits for a slot is not missing.
+func (e *experimentRun) again(n int) {
+	if !slices.Contains(e.Waiting, n) {
+		e.start(n)
+	}
+}
+
+// forget drops a trial that needs no workflow any more.
+func (e *experimentRun) forget(n int) {
+	is := func(other int) bool { return other == n }
+	e.Open = slices.DeleteFunc(e.Open, is)
+	e.Waiting = slices.DeleteFunc(e.Waiting, is)
+}
+
+// startWaiting starts as many trials as there are free slots.
+func (e *experimentRun) startWaiting() {
+	if e.Paused || e.Status != record.Running {
+		return
+	}
+	free := min(e.Concurrency-len(e.Open), len(e.Waiting), maxStarts)
+	for range free {
+		n := e.Waiting[0]
+		e.Waiting = e.Waiting[1:]
+		e.start(n)
+	}
+}
+
+// start starts a trial's workflow as a child that outlives this run. That it
+// runs already is as good: its end comes by the log all the same.
+func (e *experimentRun) start(n int) {
+	if at, found := slices.BinarySearch(e.Open, n); !found {
+		e.Open = slices.Insert(e.Open, at, n)
+	}
+	ctx := workflow.WithChildOptions(e.ctx, workflow.ChildWorkflowOptions{
+		WorkflowID:            TrialWorkflowID(e.id, n),
+		TaskQueue:             e.queues.Trial(),
+		WorkflowTaskTimeout:   TaskTimeout,
+		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
+		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		StaticSummary:         fmt.Sprintf("trial %d (%s)", n, trial.ID(e.id, n)),
+	})
+	input := TrialInput{Experiment: e.id, Sequence: n, Queue: e.Queues[n%len(e.Queues)]}
+	child := workflow.ExecuteChildWorkflow(ctx, TrialType, input)
+	e.starting = append(e.starting, child.GetChildWorkflowExecution())
+	e.started++
+}
+
+// commandOf is the command that an event records, zero for other events.
+func commandOf(event trial.Event) (command trial.Command, err error) {
+	if event.Kind != trial.KindCommand {
+		return command, nil
+	}
+	if err = json.Unmarshal(event.Data, &command); err != nil {
+		return command, fmt.Errorf("event %d: %w", event.Number, err)
+	}
+	return command, nil
+}
+
+// obey applies a command that is on record.
+func (e *experimentRun) obey(command trial.Command) {
+	switch command.Name {
+	case trial.SetConcurrency:
+		_ = json.Unmarshal(command.Value, &e.Concurrency) // checked before it was recorded
+	case trial.Pause:
+		e.Paused = true
+	case trial.Resume:
+		e.Paused = false
+	case trial.Stop:
+		e.stop()
+	case trial.EarlyStopCommand:
+		e.endEarly()
+	}
+}
+
+// stop tells every open trial to end with its experiment, some at a time. What
+// was asked and not started stays for a resume.
+func (e *experimentRun) stop() {
+	if e.Status != record.Running {
+		return
+	}
+	e.Status, e.Waiting = record.Stopping, nil
+	e.tell(SignalCancel, Ending{Cause: trial.CauseStop})
+}
+
+// endEarly has every trial that was asked end as EARLY_STOPPED. One that had not
+// started is started only to be settled so.
+func (e *experimentRun) endEarly() {
+	for _, n := range e.Waiting {
+		e.start(n)
+	}
+	e.Waiting = nil
+	decision := trial.Decision{
+		ID: "early-stop-" + e.id, Cause: trial.CauseEarlyStop,
+		Reason: trial.Reason{Code: "early-stopped", Text: "stopped early with its experiment"},
+	}
+	for _, n := range slices.Clone(e.Open) {
+		_ = workflow.ExecuteLocalActivity(onRecord(e.ctx), do.Decide, e.id, n, decision).Get(e.ctx, nil)
+	}
+	e.tell(SignalEarlyStop, Ending{Cause: decision.Cause, Decision: decision.ID})
+}
+
+// tell signals every open trial. One that cannot be told has no workflow: a new
+// one finds on record what it should do.
+func (e *experimentRun) tell(signal string, ending Ending) {
+	for some := range slices.Chunk(slices.Clone(e.Open), signalsAtOnce) {
+		told := make([]workflow.Future, len(some))
+		for i, n := range some {
+			told[i] = workflow.SignalExternalWorkflow(e.ctx, TrialWorkflowID(e.id, n), "", signal, ending)
+		}
+		for i, n := range some {
+			if told[i].Get(e.ctx, nil) != nil {
+				e.start(n)
+			}
+		}
+	}
+}

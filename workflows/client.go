@@ -1,0 +1,86 @@
+package workflows
+
+import (
+	"context"
+	"errors"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// ErrNotDriven is the answer for a trial that has no workflow at present.
+var ErrNotDriven = errors.New("nobody drives this trial at present")
+
+// Client sends people's wishes to workflows.
+type Client struct {
+	Temporal client.Client
+	Queues   Queues
+}
+
+// Send gives an experiment a command, starting its workflow where none is open,
+// and returns the command's number in the log once it is durable. The same
+// command id acts once, however often it is sent.
+func (c Client) Send(ctx context.Context, experiment string, command trial.Command) (number int64, err error) {
+	operation := c.Temporal.NewWithStartWorkflowOperation(c.options(experiment), ExperimentType, ExperimentInput{Experiment: experiment})
+	handle, err := c.Temporal.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
+		StartWorkflowOperation: operation,
+		UpdateOptions: client.UpdateWorkflowOptions{
+			UpdateID: command.ID, UpdateName: UpdateCommand, Args: []any{command},
+			WaitForStage: client.WorkflowUpdateStageCompleted,
+		},
+	})
+	if err != nil {
+		return 0, err
+	}
+	return number, handle.Get(ctx, &number)
+}
+
+// Drive starts an experiment's workflow unless one is open.
+func (c Client) Drive(ctx context.Context, experiment string) error {
+	_, err := c.Temporal.ExecuteWorkflow(ctx, c.options(experiment), ExperimentType, ExperimentInput{Experiment: experiment})
+	return err
+}
+
+func (c Client) options(experiment string) client.StartWorkflowOptions {
+	return client.StartWorkflowOptions{
+		ID:                       ExperimentWorkflowID(experiment),
+		TaskQueue:                c.Queues.Experiment(),
+		WorkflowTaskTimeout:      TaskTimeout,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+	}
+}
+
+// End asks a trial to end and returns once that is durable, or ErrNotDriven.
+func (c Client) End(ctx context.Context, experiment string, sequence int, ending Ending) error {
+	handle, err := c.Temporal.UpdateWorkflow(ctx, client.UpdateWorkflowOptions{
+		WorkflowID: TrialWorkflowID(experiment, sequence), UpdateName: UpdateEnd, Args: []any{ending},
+		WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	if err == nil {
+		err = handle.Get(ctx, nil)
+	}
+	return driven(err)
+}
+
+// EarlyStop takes a decision to a trial's workflow. It is no error if there is
+// none: the sweeper repeats what was missed.
+func (c Client) EarlyStop(ctx context.Context, key trial.Key, decision trial.Decision) error {
+	ending := Ending{Cause: decision.Cause, Decision: decision.ID, Reason: decision.Reason}
+	err := c.Temporal.SignalWorkflow(ctx, TrialWorkflowID(key.Experiment, key.Sequence), "", SignalEarlyStop, ending)
+	if errors.Is(driven(err), ErrNotDriven) {
+		return nil
+	}
+	return err
+}
+
+func driven(err error) error {
+	var missing *serviceerror.NotFound
+	if errors.As(err, &missing) {
+		return ErrNotDriven
+	}
+	return err
+}

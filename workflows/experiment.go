@@ -1,0 +1,255 @@
+package workflows
+
+import (
+	"errors"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/perennial-ml/perennial/activities"
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+const (
+	// maxStarts bounds the children started in one workflow task: more would
+	// strain the size of its answer.
+	maxStarts = 100
+	// maxChildren bounds the children one run starts: Temporal refuses 2,000
+	// pending ones.
+	maxChildren = 1500
+	// signalsAtOnce bounds the trials told to stop at the same time.
+	signalsAtOnce = 50
+	// acceptance is how long a run without an accepted experiment waits for one:
+	// the update that started it follows at once, or its sender is gone.
+	acceptance = time.Minute
+	// lastCall is how long a run that has nothing to do waits for a command.
+	lastCall = time.Second
+)
+
+// ExperimentInput says which experiment; State is what an earlier run of the same
+// workflow knew, nil to begin from the record.
+type ExperimentInput struct {
+	Experiment string `json:"experiment"`
+	State      *State `json:"state,omitempty"`
+}
+
+// State is all an experiment's workflow remembers. Everything in it can be had
+// from the record again.
+type State struct {
+	Format      int           `json:"format"`
+	Status      record.Status `json:"status"`
+	Paused      bool          `json:"paused,omitempty"`
+	NoMore      bool          `json:"noMore,omitempty"` // no further trials will be asked
+	Concurrency int           `json:"concurrency"`
+	Cursor      int64         `json:"cursor"`  // events read
+	Known       int64         `json:"known"`   // events up to here were known from the record before they were read
+	Open        []int         `json:"open"`    // trials with a workflow, ascending
+	Waiting     []int         `json:"waiting"` // trials asked and not started, in the order to start them
+	Queues      []string      `json:"queues"`
+}
+
+// StateFormat is the number of the current State.
+const StateFormat = 1
+
+// Experiment drives one experiment: it reads the event log round by round, starts
+// what was asked, and ends when there is nothing left to do. It takes
+// UpdateCommand, SignalCancel (stop), SignalEarlyStop and Temporal's own Cancel
+// (stop), all of which become events of the log before anything acts on them.
+func Experiment(ctx workflow.Context, input ExperimentInput) error {
+	// Cancel is a command like any other: the trials are stopped in order, which
+	// takes a context that cancellation does not reach.
+	lasting, _ := workflow.NewDisconnectedContext(ctx)
+	e := &experimentRun{id: input.Experiment, ctx: lasting, queues: queuesOf(ctx)}
+	if err := e.listen(ctx); err != nil {
+		return err
+	}
+	e.assess()
+	if input.State != nil {
+		e.State = *input.State
+		if err := e.drive(); err != nil {
+			return err
+		}
+	}
+	return e.fromRecord()
+}
+
+// experimentRun is one run of the Experiment workflow.
+type experimentRun struct {
+	State
+	id       string
+	ctx      workflow.Context
+	queues   Queues
+	commands int               // handled by this run
+	started  int               // children of this run
+	starting []workflow.Future // their starts that are not confirmed yet
+}
+
+// fromRecord drives the experiment for as long as the record says that there is
+// something to drive. Somebody's command may say so again at any time.
+func (e *experimentRun) fromRecord() error {
+	for {
+		seen := e.commands
+		opening, err := e.open()
+		switch {
+		case err != nil:
+			return err
+		case opening.Status.Active():
+			err = e.drive()
+		default:
+			err = e.idle(seen, opening.Known)
+		}
+		if err != nil {
+			if errors.Is(err, errNothingToDo) {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+var errNothingToDo = errors.New("nothing to do")
+
+// idle waits a moment for a command: the one that started this run may still be
+// on its way. It returns errNothingToDo if none came.
+func (e *experimentRun) idle(seen int, known bool) error {
+	patience := acceptance
+	if known {
+		patience = lastCall
+	}
+	came, err := workflow.AwaitWithTimeout(e.ctx, patience, func() bool { return e.commands > seen && e.quiet() })
+	if err == nil && !came {
+		return errNothingToDo
+	}
+	return err
+}
+
+func (e *experimentRun) quiet() bool { return workflow.AllHandlersFinished(e.ctx) }
+
+// open takes the record's word for everything. What has an open attempt may be
+// running now, so it is driven whatever the limits say.
+func (e *experimentRun) open() (opening activities.Opening, err error) {
+	err = workflow.ExecuteLocalActivity(onRecord(e.ctx), do.Open, e.id).Get(e.ctx, &opening)
+	if err != nil {
+		return opening, err
+	}
+	e.State = State{
+		Format: StateFormat, Status: opening.Status, Paused: opening.Paused, Concurrency: opening.Concurrency,
+		Cursor: opening.Cursor, Known: opening.LastEvent, Queues: opening.Queues,
+	}
+	for _, n := range opening.Live {
+		e.start(n)
+	}
+	if opening.Status == record.Running {
+		e.Waiting = opening.Waiting
+	}
+	if opening.Ending {
+		e.endEarly()
+	}
+	return opening, nil
+}
+
+// drive is the one loop: start what was asked, wait for a round, apply it.
+func (e *experimentRun) drive() error {
+	e.prepare()
+	for {
+		e.startWaiting()
+		if finished, err := e.finish(); err != nil || finished {
+			return err
+		}
+		if workflow.GetInfo(e.ctx).GetContinueAsNewSuggested() || e.started >= maxChildren {
+			return e.continueAsNew()
+		}
+		answer, err := e.round()
+		if err != nil {
+			return err
+		}
+		if err := e.apply(answer); err != nil {
+			return err
+		}
+	}
+}
+
+// prepare has the code made ready on every platform. Trials of a platform that
+// takes long meanwhile wait in their submit, with that as their reason.
+func (e *experimentRun) prepare() {
+	ready := 0
+	for index, queue := range e.Queues {
+		workflow.Go(e.ctx, func(ctx workflow.Context) {
+			_ = workflow.ExecuteActivity(forPreparing(ctx, queue), do.PrepareCodeDir, e.id, index).Get(ctx, nil)
+			ready++
+		})
+	}
+	_, _ = workflow.AwaitWithTimeout(e.ctx, time.Second, func() bool { return ready == len(e.Queues) })
+}
+
+// assess keeps the assessor, if there is one, at work as long as this run lasts.
+func (e *experimentRun) assess() {
+	workflow.ExecuteActivity(forLong(e.ctx, e.queues.Tuner(), "assess"), do.Assess, e.id)
+}
+
+func (e *experimentRun) round() (answer activities.RoundAnswer, err error) {
+	request := activities.RoundRequest{
+		Experiment: e.id, Cursor: e.Cursor, NoMore: e.NoMore,
+		Room: e.Concurrency - len(e.Open) - len(e.Waiting),
+	}
+	err = workflow.ExecuteActivity(forLong(e.ctx, e.queues.Tuner(), "round"), do.Round, request).Get(e.ctx, &answer)
+	return answer, err
+}
+
+// apply takes over what happened. What the record told of already when this run
+// began from it is not news.
+func (e *experimentRun) apply(answer activities.RoundAnswer) error {
+	for _, event := range answer.Events {
+		command, err := commandOf(event)
+		if err != nil {
+			return err
+		}
+		if event.Number > e.Known {
+			e.take(event, command)
+		}
+	}
+	e.Cursor, e.NoMore = answer.Cursor, answer.NoMore
+	return nil
+}
+
+// take takes over one event.
+func (e *experimentRun) take(event trial.Event, command trial.Command) {
+	switch event.Kind {
+	case trial.KindAsked:
+		e.want(event.Sequence)
+	case trial.KindUndriven:
+		e.again(event.Sequence)
+	case trial.KindEnded, trial.KindInterrupted:
+		e.forget(event.Sequence)
+	case trial.KindCommand:
+		e.obey(command)
+	}
+}
+
+// finish ends the experiment's turn when nothing is left to wait for.
+func (e *experimentRun) finish() (finished bool, err error) {
+	status := record.Done
+	switch {
+	case len(e.Open) > 0:
+		return false, nil
+	case e.Status == record.Stopping:
+		status = record.Stopped
+	case !e.NoMore || len(e.Waiting) > 0:
+		return false, nil
+	}
+	err = workflow.ExecuteLocalActivity(onRecord(e.ctx), do.Finish, e.id, status, e.Cursor).Get(e.ctx, &finished)
+	return finished, err
+}
+
+// continueAsNew hands the state to a fresh run, once every child that this one
+// started is known to have started: Temporal could drop it otherwise.
+func (e *experimentRun) continueAsNew() error {
+	for _, start := range e.starting {
+		_ = start.Get(e.ctx, nil)
+	}
+	if err := workflow.Await(e.ctx, e.quiet); err != nil {
+		return err
+	}
+	return workflow.NewContinueAsNewError(e.ctx, ExperimentType, ExperimentInput{Experiment: e.id, State: &e.State})
+}

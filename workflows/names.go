@@ -1,0 +1,72 @@
+// Package workflows decides: which trials of an experiment start, when it pauses
+// and when it is done, and what one trial's next attempt is. It does nothing
+// itself; activities do. All it needs to go on is in the record, so a workflow
+// that is gone can always be started anew.
+package workflows
+
+import (
+	"fmt"
+
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// Names under which the workflows are registered.
+const (
+	ExperimentType = "Experiment"
+	TrialType      = "Trial"
+)
+
+// Names of the messages that people and programs send.
+const (
+	// SignalCancel ends a trial as USER_CANCELED; on an experiment it is stop.
+	SignalCancel = "cancel"
+	// SignalEarlyStop ends a trial as EARLY_STOPPED; on an experiment it ends
+	// every running trial so, and then the experiment is DONE.
+	SignalEarlyStop = "early-stop"
+	// UpdateCommand takes a trial.Command to an experiment and answers with the
+	// number of its event once that is durable.
+	UpdateCommand = "command"
+	// UpdateEnd takes an Ending to a trial and answers once it is durable.
+	UpdateEnd = "end"
+)
+
+// Ending asks that one trial shall end; also the argument of both signals on a
+// trial, where it may be missing.
+type Ending struct {
+	Cause    trial.Cause  `json:"cause,omitempty"`
+	Decision string       `json:"decision,omitempty"` // id, empty where a person asks
+	Reason   trial.Reason `json:"reason,omitzero"`
+	// Lost declares the running attempt lost, although nobody could find out:
+	// the trial goes on with its next attempt.
+	Lost bool `json:"lost,omitempty"`
+}
+
+// ExperimentWorkflowID is the id of an experiment's workflow.
+func ExperimentWorkflowID(experiment string) string { return "experiment-" + experiment }
+
+// TrialWorkflowID is the id of a trial's workflow.
+func TrialWorkflowID(experiment string, sequence int) string {
+	return fmt.Sprintf("experiment-%s/trial-%d", experiment, sequence)
+}
+
+// Queues are the task queues of one record, so that two people on one Temporal
+// never run each other's activities.
+type Queues struct{ Record string }
+
+// Experiment is the queue of experiment workflows.
+func (q Queues) Experiment() string { return "perennial-experiment." + q.Record }
+
+// Trial is the queue of trial workflows.
+func (q Queues) Trial() string { return "perennial-trial." + q.Record }
+
+// Tuner is the queue of algorithm activities.
+func (q Queues) Tuner() string { return "perennial-tuner." + q.Record }
+
+// Platform is the queue of a platform's activities; host is empty unless they
+// are bound to one.
+func (q Queues) Platform(name, host string) string {
+	if host != "" {
+		name += "." + host
+	}
+	return "platform." + name + "." + q.Record
+}

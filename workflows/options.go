@@ -1,0 +1,63 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/perennial-ml/perennial/activities"
+)
+
+// Every timeout and retry policy, each with its reason.
+const (
+	// TaskTimeout is short because a workflow task in flight at a crash stalls
+	// the restart for as long.
+	TaskTimeout = 2 * time.Second
+	// recordTimeout bounds one write to the record: a full disk shows within it,
+	// and is tried again for ever.
+	recordTimeout = 30 * time.Second
+	// submitTimeout bounds one try at a platform's short verbs: a remote host
+	// that answers at all answers within it.
+	submitTimeout = 2 * time.Minute
+	// prepareTimeout is for the upload of a whole code directory.
+	prepareTimeout = 30 * time.Minute
+	// longTimeout is for activities that last as long as a trial or an
+	// experiment; their heartbeat tells sooner that nobody runs them.
+	longTimeout = 10 * 365 * 24 * time.Hour
+)
+
+// patient retries for ever: neither the record nor a platform that is away is a
+// reason to give up a trial.
+func patient() *temporal.RetryPolicy {
+	return &temporal.RetryPolicy{InitialInterval: 200 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 15 * time.Second}
+}
+
+// onRecord runs an activity that touches only the record, in this worker.
+func onRecord(ctx workflow.Context) workflow.Context {
+	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		StartToCloseTimeout: recordTimeout, RetryPolicy: patient(),
+	})
+}
+
+// onPlatform runs a short platform verb where the platform's workers are.
+func onPlatform(ctx workflow.Context, queue, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: queue, StartToCloseTimeout: submitTimeout, RetryPolicy: patient(), Summary: summary,
+	})
+}
+
+// forPreparing is onPlatform for work of minutes.
+func forPreparing(ctx workflow.Context, queue string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: queue, StartToCloseTimeout: prepareTimeout, RetryPolicy: patient(), Summary: "prepare the code directory",
+	})
+}
+
+// forLong runs an activity that waits, under heartbeats.
+func forLong(ctx workflow.Context, queue, summary string) workflow.Context {
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: queue, StartToCloseTimeout: longTimeout, HeartbeatTimeout: activities.HeartbeatTimeout,
+		RetryPolicy: patient(), Summary: summary,
+	})
+}
