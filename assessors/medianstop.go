@@ -83,13 +83,13 @@ func (m *Medianstop) Apply(event trial.Event) (Verdict, error) {
 	case trial.KindIntermediate:
 		var intermediate trial.Intermediate
 		if err := json.Unmarshal(event.Data, &intermediate); err != nil {
-			return Verdict{}, fmt.Errorf("read event %d: %w", event.Number, err)
+			return Verdict{}, fmt.Errorf("read %s event: %w", event.Kind, err)
 		}
 		return m.judge(event.Sequence, intermediate.Value), nil
 	case trial.KindEnded:
 		var ended trial.Ended
 		if err := json.Unmarshal(event.Data, &ended); err != nil {
-			return Verdict{}, fmt.Errorf("read event %d: %w", event.Number, err)
+			return Verdict{}, fmt.Errorf("read %s event: %w", event.Kind, err)
 		}
 		m.end(event.Sequence, ended.State)
 	}

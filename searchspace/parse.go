@@ -212,7 +212,7 @@ func (p *parser) kind(path string, raw json.RawMessage) Kind {
 	}
 	switch text {
 	case "layer_choice", "input_choice", "mutable_layer":
-		p.fault(path, fmt.Sprintf("is %q, which is for neural architecture search", text),
+		p.fault(path, "is "+shown(raw)+", which is for neural architecture search",
 			"a hyperparameter's type: architecture search is not supported ("+kindsWanted()+")")
 		return ""
 	}
@@ -226,7 +226,7 @@ func (p *parser) kind(path string, raw json.RawMessage) Kind {
 	if nearest := Nearest(text, names); nearest != "" {
 		want = nearest + ", or another of " + strings.Join(names, ", ")
 	}
-	p.fault(path, fmt.Sprintf("is %q, which is no type", text), want)
+	p.fault(path, "is "+shown(raw)+", which is no type", want)
 	return ""
 }
 

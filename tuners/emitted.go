@@ -36,14 +36,14 @@ type emitted map[set]int
 func (e emitted) apply(event trial.Event) error {
 	var asked trial.Asked
 	if err := json.Unmarshal(event.Data, &asked); err != nil {
-		return fmt.Errorf("read event %d: %w", event.Number, err)
+		return fmt.Errorf("read %s event: %w", event.Kind, err)
 	}
 	if asked.Source == trial.SourceCustomized {
 		return nil
 	}
 	key, err := setOf(asked.Parameters)
 	if err != nil {
-		return fmt.Errorf("read event %d: %w", event.Number, err)
+		return fmt.Errorf("read %s event: %w", event.Kind, err)
 	}
 	e[key]++
 	return nil
@@ -56,7 +56,7 @@ func newSpace(event trial.Event) (json.RawMessage, error) {
 	}
 	var command trial.Command
 	if err := json.Unmarshal(event.Data, &command); err != nil {
-		return nil, fmt.Errorf("read event %d: %w", event.Number, err)
+		return nil, fmt.Errorf("read %s event: %w", event.Kind, err)
 	}
 	if command.Name != trial.SetSearchSpace {
 		return nil, nil

@@ -68,7 +68,7 @@ func (s suite) always(check func(*history)) func(*testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			h := newHistory(t, s)
 			check(h)
-			for range rapid.IntRange(1, 25).Draw(t, "events") {
+			for range rapid.IntRange(1, 15).Draw(t, "events") {
 				h.step()
 				check(h)
 			}
