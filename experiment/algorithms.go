@@ -40,7 +40,7 @@ func canonicalName(written string, names []string) string {
 	return names[i]
 }
 
-// role is what an algorithm is for, with the names it may have and those of this build.
+// purpose is what an algorithm is for, with the names it may have and those of this build.
 type purpose struct {
 	word  string
 	names []string
@@ -107,7 +107,7 @@ func (r *reader) class(v *values) {
 	if !v.has("codeDirectory") {
 		r.missing(v, "codeDirectory")
 	}
-	if name := get[string](v, "className"); v.at("className").Kind == yaml.ScalarNode && !strings.Contains(strings.Trim(name, "."), ".") {
+	if name, ok := v.entries["className"].value.(string); ok && !strings.Contains(strings.Trim(name, "."), ".") {
 		r.fault(v.at("className"), "must be module.Class", "my_tuner.MyTuner is class MyTuner of my_tuner.py")
 	}
 	if !r.build.Classes {
@@ -117,10 +117,11 @@ func (r *reader) class(v *values) {
 
 // builtIn returns the canonical name, empty where it is wrong or not in this build.
 func (r *reader) builtIn(v *values, p purpose) string {
-	written, node := get[string](v, "name"), v.at("name")
-	if node.Kind != yaml.ScalarNode || written == "" && len(r.faults) > 0 {
-		return ""
+	written, ok := v.entries["name"].value.(string)
+	if !ok {
+		return "" // a fault already
 	}
+	node := v.at("name")
 	if strings.EqualFold(written, "NetworkMorphism") {
 		r.fault(node, "NetworkMorphism searches architectures, which is not supported", "")
 		return ""

@@ -82,7 +82,10 @@ func unreadable(content []byte) *Fault {
 func (d *document) parse(content []byte) {
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	var first, second yaml.Node
-	if err := decoder.Decode(&first); err != nil {
+	if err := decoder.Decode(&first); errors.Is(err, io.EOF) {
+		d.faults = append(d.faults, Fault{File: d.name, Message: "holds nothing but comments"})
+		return
+	} else if err != nil {
 		d.faults = append(d.faults, d.syntax(err))
 		return
 	}
@@ -96,10 +99,6 @@ func (d *document) parse(content []byte) {
 }
 
 func (d *document) adopt(first *yaml.Node) {
-	if len(first.Content) == 0 {
-		d.faults = append(d.faults, Fault{File: d.name, Message: "holds nothing but comments"})
-		return
-	}
 	d.masks = findMasks(first.Content[0])
 	e := expander{document: d}
 	root := e.expand(first.Content[0], 0)
@@ -128,13 +127,10 @@ func (d *document) nameNodes(n *yaml.Node, field string) {
 }
 
 func join(field, key string) string {
-	if utf8.RuneCountInString(key) > 60 {
-		key = string([]rune(key)[:60]) + "…"
-	}
 	if field == "" {
-		return key
+		return cut(key)
 	}
-	return field + "." + key
+	return field + "." + cut(key)
 }
 
 // pairs iterates over the keys and values of a mapping.
@@ -157,7 +153,7 @@ func (d *document) at(n *yaml.Node, message, hint string) Fault {
 	source, caret := d.source(n.Line, n.Column)
 	return Fault{
 		File: d.name, Line: n.Line, Column: n.Column, Field: d.fields[n],
-		Message: message, Hint: hint, Source: source, caret: caret,
+		Message: d.redacted(message), Hint: d.redacted(hint), Source: source, caret: caret,
 	}
 }
 
@@ -175,6 +171,9 @@ func (d *document) syntax(err error) Fault {
 		f.Message = "is nested too deeply"
 	}
 	f.Line, _ = strconv.Atoi(parts[1])
+	if f.Line > 0 && strings.HasPrefix(parts[2], "did not find expected") {
+		f.Line++ // the library counts these from 0
+	}
 	f.Line = min(f.Line, len(d.lines))
 	if f.Line == 0 {
 		return f
@@ -285,9 +284,12 @@ func (e *expander) merge(made, value *yaml.Node, seen map[string]*yaml.Node) {
 	}
 }
 
-func quoted(text string) string {
+// cut shortens what a file says to what a message can hold.
+func cut(text string) string {
 	if utf8.RuneCountInString(text) > 60 {
-		text = string([]rune(text)[:60]) + "…"
+		return string([]rune(text)[:60]) + "…"
 	}
-	return strconv.Quote(text)
+	return text
 }
+
+func quoted(text string) string { return strconv.Quote(cut(text)) }

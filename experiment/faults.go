@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/perennial-ml/perennial/searchspace"
 )
@@ -36,7 +37,17 @@ func (f Fault) String() string {
 	if f.Hint != "" {
 		text += "\n    hint: " + f.Hint
 	}
-	return text
+	return visible(text)
+}
+
+// visible replaces control characters, with which a file could steer a terminal.
+func visible(text string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) && c != '\n' && c != '\t' {
+			return unicode.ReplacementChar
+		}
+		return c
+	}, text)
 }
 
 func (f Fault) place() string {
@@ -44,6 +55,10 @@ func (f Fault) place() string {
 		return f.File
 	}
 	return fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
+}
+
+func (f Fault) samePlace(other Fault) bool {
+	return f.File == other.File && f.Line == other.Line && f.Column == other.Column
 }
 
 // Faults is every fault of a configuration, in the order of the file. It is the

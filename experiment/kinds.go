@@ -257,7 +257,7 @@ func sequenceIndices(n *yaml.Node) ([]int, error) {
 	for _, item := range n.Content {
 		index, _, ok := whole(item)
 		if !ok || !index.IsInt64() || index.Int64() < 0 || index.Int64() > 9999 {
-			return nil, errKind
+			return nil, complaint{"must list GPUs by whole numbers of at least 0", ""}
 		}
 		list = append(list, int(index.Int64()))
 	}

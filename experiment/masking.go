@@ -54,7 +54,7 @@ func (f *maskFinder) walk(n *yaml.Node, secret bool) {
 	if n.Kind == yaml.AliasNode {
 		if secret && !f.seen[n.Alias] {
 			f.seen[n.Alias] = true
-			f.walk(n.Alias, true)
+			f.aliased(n.Alias)
 		}
 		return
 	}
@@ -71,6 +71,17 @@ func (f *maskFinder) walk(n *yaml.Node, secret bool) {
 			f.walk(value, secret || secretKey(key.Value))
 		}
 	}
+}
+
+// aliased masks what stands elsewhere in the file. Further lines of such values
+// are found by what they say.
+func (f *maskFinder) aliased(n *yaml.Node) {
+	first := len(f.masks)
+	f.walk(n, true)
+	for i := range f.masks[first:] {
+		f.masks[first+i].last = f.masks[first+i].line
+	}
+	f.open = false
 }
 
 func (f *maskFinder) visit(n *yaml.Node, secret bool) {
@@ -95,11 +106,15 @@ func (d *document) source(line, column int) (string, int) {
 	for i := len(d.masks) - 1; i >= 0; i-- { // from the right, so that columns stay true
 		l.hide(d.masks[i], line)
 	}
-	text := string(l.text)
+	return d.redacted(string(l.text)), l.caret
+}
+
+// redacted hides secrets that a text repeats.
+func (d *document) redacted(text string) string {
 	for _, m := range d.masks {
 		text = m.hideElsewhere(text)
 	}
-	return text, l.caret
+	return text
 }
 
 type maskedLine struct {

@@ -142,11 +142,11 @@ func describedPlain(n *yaml.Node) string {
 		return "the boolean " + n.Value
 	}
 	if _, _, ok := jsonNumber(n); ok {
-		return "the number " + n.Value
+		return "the number " + cut(n.Value)
 	}
 	return "the text " + quoted(n.Value)
 }
 
 func asRead(n *yaml.Node, reading any) string {
-	return fmt.Sprintf("%s is read as %v, as NNI reads it", n.Value, reading)
+	return fmt.Sprintf("%s is read as %v, as NNI reads it", cut(n.Value), reading)
 }

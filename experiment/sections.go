@@ -146,7 +146,7 @@ func (r *reader) pair(v *values, name, value *yaml.Node) {
 		v.extra[name.Value], _ = r.freeForm(value)
 		v.order = append(v.order, name.Value)
 	case k == nil:
-		r.unknown(v.section, name)
+		r.unknown(v, name)
 	case null(value):
 	default:
 		r.entry(v, k, value)
@@ -163,12 +163,18 @@ func (r *reader) entry(v *values, k *key, value *yaml.Node) {
 	v.entries[k.name] = entry{value, read}
 }
 
-func (r *reader) unknown(s *section, name *yaml.Node) {
-	if successor := successors[name.Value]; successor != "" && s.find(successor) != nil {
-		r.fault(name, "is a key of NNI's v1 schema", "here it is "+successor)
-		return
+func (r *reader) unknown(v *values, name *yaml.Node) {
+	names := v.section.names()
+	meaning := successors[name.Value]
+	if meaning != "" && v.section.find(meaning) != nil {
+		r.fault(name, "is a key of NNI's v1 schema", "here it is "+meaning)
+	} else {
+		meaning = nearest(name.Value, names)
+		r.fault(name, "no such key", meantAmong(name.Value, names))
 	}
-	r.fault(name, "no such key", meantAmong(name.Value, s.names()))
+	if meaning != "" && !v.has(meaning) {
+		v.entries[meaning] = entry{node: name} // mistyped is not missing
+	}
 }
 
 // complete applies defaults and finds what is missing.
@@ -190,7 +196,7 @@ func (r *reader) complete(v *values) {
 func (r *reader) missing(v *values, name string) {
 	hint := ""
 	if k := v.section.find(name); k != nil {
-		hint = fmt.Sprintf("%s: %s", k.kind.words, k.doc)
+		hint = fmt.Sprintf("%s: %s", k.doc, k.kind.words)
 	}
 	r.missingAt(v.node, name, hint)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -74,7 +75,9 @@ func (r *reader) spaceFaults(found *space, top *values, err error) {
 	for _, f := range faults {
 		placed := found.fault(f.Path)
 		placed.Message, placed.Hint = f.Message, "want "+f.Want
-		r.faults = append(r.faults, placed)
+		if !slices.ContainsFunc(r.faults, placed.samePlace) {
+			r.faults = append(r.faults, placed)
+		}
 	}
 }
 
