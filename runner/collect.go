@@ -10,9 +10,8 @@ import (
 )
 
 const (
-	shortestLook = 5 * time.Millisecond   // between two looks at a busy trial's files
-	longestLook  = 200 * time.Millisecond // and at an idle one's
-	syncInterval = 5 * time.Second        // what a power cut may take of a trial that it kills anyway
+	shortestLook = 5 * time.Millisecond // between two looks at a busy trial's files, beat at an idle one's
+	syncInterval = 5 * time.Second      // what a power cut may take of a trial that it kills anyway
 	readBytes    = 256 << 10
 	// waitingBytes is how much is read ahead of a journal that a full disk
 	// stopped: so that a trial that only prints does not keep the disk full.
@@ -64,7 +63,7 @@ func newCollector(run rundir.Run, spec rundir.Spec, log *log) (*collector, error
 		log: log, journal: journal, buffer: make([]byte, readBytes),
 		frames: newSource(frames, func() parser { return &metrics.Frames{} }),
 		stdout: newSource(run.Path(rundir.Stdout), func() parser { return &metrics.Lines{} }),
-		logs:   newLogFiles(run, spec.LogLimit, log),
+		logs:   newLogFiles(run, spec, log),
 		ended:  make(chan struct{}), done: make(chan struct{}),
 	}, nil
 }
@@ -100,7 +99,7 @@ func (c *collector) readAll() {
 		if ended && read == 0 && len(c.waiting) == 0 {
 			break
 		}
-		look = min(look*3/2, longestLook)
+		look = min(look*3/2, beat)
 		if read > 0 {
 			look = shortestLook
 		}
@@ -124,7 +123,7 @@ func (c *collector) rest(look time.Duration) {
 	if c.hasEnded() && len(c.waiting) > 0 {
 		ended = nil // the journal refused: the end is no reason for haste
 	}
-	timer := time.NewTimer(look)
+	timer := time.NewTimer(min(look, untilBeat(beat)))
 	defer timer.Stop()
 	select {
 	case <-ended:
@@ -141,7 +140,7 @@ func (c *collector) step() (size int) {
 		c.log.sayOnce("cannot write the journal, keeping the place: %v", err)
 	}
 	c.sync()
-	c.logs.stdout.read.Store(c.stdout.tail.offset)
+	c.logs.stdout.read.Store(c.stdout.tail.needed())
 	return size
 }
 

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -18,7 +20,7 @@ const (
 	pageBytes    = 4096
 	largestSlack = 16 << 20
 	// limitInterval is how often the size of the logs is looked at.
-	limitInterval = time.Second
+	limitInterval = 5 * beat
 )
 
 // logFile keeps what the trial prints within a limit: the first half of it and
@@ -31,35 +33,41 @@ type logFile struct {
 	hole  int64        // the hole's end
 }
 
-// logFiles are stdout and stderr. Making a hole can wait for the disk, so it is
-// done beside the reading of metrics.
+// logFiles are the command's stdout and stderr, and trial.log, to which NNI's SDK
+// redirects what Python prints. Making a hole can wait for the disk, so it is done
+// beside the reading of metrics.
 type logFiles struct {
-	stdout, stderr logFile
-	log            *log
+	stdout, stderr, trial logFile
+	log                   *log
 }
 
-func newLogFiles(run rundir.Run, limit int64, log *log) *logFiles {
+func newLogFiles(run rundir.Run, spec rundir.Spec, log *log) *logFiles {
 	l := &logFiles{log: log}
-	l.stdout.path, l.stdout.limit = run.Path(rundir.Stdout), limit
-	l.stderr.path, l.stderr.limit = run.Path(rundir.Stderr), limit
-	l.stderr.read.Store(math.MaxInt64)
+	l.stdout.path = run.Path(rundir.Stdout)
+	l.stderr.path = run.Path(rundir.Stderr)
+	l.trial.path = filepath.Join(spec.Directories.Output, rundir.TrialLog)
+	for _, file := range l.all() {
+		file.limit = spec.LogLimit
+		file.read.Store(math.MaxInt64)
+	}
+	l.stdout.read.Store(0)
 	return l
 }
+
+func (l *logFiles) all() []*logFile { return []*logFile{&l.stdout, &l.stderr, &l.trial} }
 
 // keep keeps the files within their limit until ended is closed.
 func (l *logFiles) keep(ended <-chan struct{}) {
 	if l.stdout.limit == 0 {
 		return
 	}
-	ticker := time.NewTicker(limitInterval)
-	defer ticker.Stop()
 	for {
 		select {
 		case <-ended:
 			return
-		case <-ticker.C:
+		case <-time.After(untilBeat(limitInterval)):
 		}
-		for _, file := range []*logFile{&l.stdout, &l.stderr} {
+		for _, file := range l.all() {
 			if err := file.punch(); err != nil {
 				l.log.sayOnce("cannot limit %s while the trial runs: %v", file.path, err)
 			}
@@ -69,7 +77,7 @@ func (l *logFiles) keep(ended <-chan struct{}) {
 
 // compact shortens the files for good.
 func (l *logFiles) compact() {
-	for _, file := range []*logFile{&l.stdout, &l.stderr} {
+	for _, file := range l.all() {
 		if err := file.compact(); err != nil {
 			l.log.say("%s stays as long as it is: %v", file.path, err)
 		}
@@ -79,6 +87,9 @@ func (l *logFiles) compact() {
 // punch gives back the middle as far as it was read.
 func (l *logFile) punch() error {
 	info, err := os.Stat(l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil || l.limit == 0 || info.Size() <= l.limit {
 		return err
 	}
@@ -102,6 +113,9 @@ func roundUp(size int64) int64 { return (size + pageBytes - 1) / pageBytes * pag
 // that says how much was left out, and its tail.
 func (l *logFile) compact() error {
 	from, err := os.Open(l.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func refuseBegun(run rundir.Run) error {
 // becomeRunner makes this process what a runner is: small, the leader of its own
 // session, in nobody's way, and the one to whom orphans of the trial come.
 func becomeRunner() error {
-	runtime.GOMAXPROCS(2)
+	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(24 << 20)
 	if _, err := unix.Setsid(); err != nil && !errors.Is(err, unix.EPERM) {
@@ -131,6 +131,19 @@ func (a *attempt) live() error {
 		return err
 	}
 	go collector.collect()
+	// The thread that started the command must live and is the main one; work
+	// that is done elsewhere spares a thousand runners its wake-ups.
+	settled := make(chan struct{})
+	go func() {
+		defer close(settled)
+		a.settle(collector)
+	}()
+	<-settled
+	return nil
+}
+
+// settle watches over the started command to its end and tells how it was.
+func (a *attempt) settle(collector *collector) {
 	a.watch()
 	exit := a.exit(collector.finish())
 	if exit.Exit.Code != 0 {
@@ -141,7 +154,6 @@ func (a *attempt) live() error {
 		os.Remove(a.run.Path(reserveFile))
 		return a.run.WriteExit(exit)
 	})
-	return nil
 }
 
 // prepare makes what the command finds, and takes the room that the exit record

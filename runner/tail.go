@@ -69,6 +69,9 @@ func (t *tail) changed() bool {
 	return err == nil && !bytes.Equal(found, t.last)
 }
 
+// needed is from where on the file must stay as it is for reading to go on.
+func (t *tail) needed() int64 { return t.offset - int64(len(t.last)) }
+
 func (t *tail) advance(data []byte) {
 	t.offset += int64(len(data))
 	data = data[max(0, len(data)-fingerprintBytes):]

@@ -12,11 +12,10 @@ import (
 )
 
 const (
-	watchInterval = 200 * time.Millisecond // how soon an intent is seen
-	killInterval  = 10 * time.Millisecond  // between two rounds of killing
+	killInterval = 10 * time.Millisecond // between two rounds of killing
 	// leftoverGrace is what processes get that the command left behind: enough
 	// for the tee of a process substitution to write its last line.
-	leftoverGrace = 500 * time.Millisecond
+	leftoverGrace = time.Second
 	// outsideWindow is how near to the runner's own TERM an end counts as part of
 	// the same shutdown.
 	outsideWindow = 10 * time.Second
@@ -102,7 +101,7 @@ func (a *attempt) terminate() {
 
 // pause waits for a signal, or until it is time to look again.
 func (a *attempt) pause() {
-	interval := watchInterval
+	interval := untilBeat(beat)
 	if !a.killFrom.IsZero() {
 		interval = min(interval, max(killInterval, time.Until(a.killFrom)))
 	}

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 
 	"github.com/perennial-ml/perennial/runner"
+	"github.com/perennial-ml/perennial/runner/rundir"
 )
 
 const usage = `perennial-runner lives beside one attempt of a trial; starter starts it.
@@ -45,9 +46,11 @@ func command(arguments []string) error {
 	return nil
 }
 
+// version names the build and the newest format of a run directory that it knows.
 func version() string {
+	build := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
+		build = info.Main.Version
 	}
-	return "unknown"
+	return fmt.Sprintf("%s (run directory format %d)", build, rundir.Format)
 }
