@@ -339,3 +339,41 @@ func TestAHandleOfANewerVersionIsNotMisread(t *testing.T) {
 	require.Equal(t, platforms.Unreachable, reports[0].Phase)
 	require.Error(t, s.Cancel(t.Context(), handle, intent()))
 }
+
+func TestATrialThatFillsTheDiskStillGetsItsExitRecord(t *testing.T) {
+	s := newSite(t)
+	disk := t.TempDir()
+	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=8m"); err != nil {
+		t.Skip("needs the right to mount a small tmpfs:", err)
+	}
+	t.Cleanup(func() { unix.Unmount(disk, unix.MNT_DETACH) })
+	s.job.Directory = disk
+	report := s.run("echo 'perennial: final 0.5'; cat /dev/zero >$NNI_OUTPUT_DIR/filler; exit 3")
+	require.Equal(t, platforms.Exited, report.Phase)
+	require.Equal(t, 3, report.Exit.Code)
+	handles, err := s.List(t.Context(), s.job.Key.Experiment)
+	require.NoError(t, err)
+	records, _, err := s.Collect(t.Context(), handles[0], "")
+	require.NoError(t, err)
+	require.Len(t, records, 1)
+}
+
+func TestAnIntentThatCameAfterTheEndIsNotReported(t *testing.T) {
+	s := newSite(t)
+	before := s.run("exit 0")
+	_, err := rundir.Run{Directory: before.Output}.WriteIntent(intent())
+	require.NoError(t, err)
+	handles, err := s.List(t.Context(), s.job.Key.Experiment)
+	require.NoError(t, err)
+	require.Equal(t, before, s.end(handles[0]))
+}
+
+func TestARunThatWasCancelledBeforeGetsNoRunner(t *testing.T) {
+	s := newSite(t)
+	handle := platforms.Handle{Format: 1, Platform: local.Name, Key: s.job.Key}
+	require.NoError(t, s.Cancel(t.Context(), handle, intent()))
+	before := s.end(handle)
+	require.Equal(t, -1, before.Exit.Code)
+	require.Equal(t, before, s.run("echo never"))
+	require.NoFileExists(t, filepath.Join(before.Output, rundir.ProcessFile))
+}

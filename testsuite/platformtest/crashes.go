@@ -167,7 +167,7 @@ func runnerDiesBeforeTerm(w *world) {
 
 func runnerDiesBeforeKill(w *world) {
 	job := w.job(0, threeSteps())
-	job.Command = "trap '' TERM; while :; do sleep 0.1; done"
+	job.Command = "trap '' TERM; echo started >>witness; while :; do sleep 0.1; done"
 	w.cancelInto("cancel.TERM-before-KILL", job)
 }
 
@@ -178,6 +178,7 @@ func (w *world) cancelInto(point string, job platforms.Job) {
 	require.NoError(w.t, w.submitElsewhere(job, point).Wait())
 	handle := w.only()
 	report := w.waitFor(handle, platforms.Running)
+	require.Eventually(w.t, func() bool { return starts(w.t, job) == 1 }, patience, 10*time.Millisecond)
 	intent := trial.Intent{Cause: trial.CauseEarlyStop, Decision: "d-1"}
 	w.cancel(handle, intent)
 	require.Equal(w.t, &intent, w.waitFor(handle, platforms.Lost).Intent)
@@ -199,6 +200,7 @@ func runnerIsTerminatedFirst(w *world) {
 func (w *world) shutDown(order func(rundir.Process) []int) {
 	handle := w.begin(0, Behaviour{Intermediates: []float64{1}, Forever: true})
 	process := w.process(w.waitFor(handle, platforms.Running))
+	// Its metric shows that the command runs, and not only its process.
 	require.Eventually(w.t, func() bool { return len(w.collect(handle)) == 1 }, patience, 10*time.Millisecond)
 	for _, pid := range order(process) {
 		err := unix.Kill(pid, unix.SIGTERM)
