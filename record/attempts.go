@@ -76,14 +76,14 @@ func (q querier) attempts(where string, args ...any) ([]Attempt, error) {
 type course struct {
 	experiment *experimentRow
 	trial      *trialRow
-	attempt    *attemptRow // nil for attempt 0
+	attempt    *attemptRow // nil where it is about no attempt
 	before     trial.State // of the trial
 }
 
 func (t *transaction) course(key trial.Key) (*course, error) {
 	c, err := t.trialCourse(key)
-	if err != nil || key.Attempt == 0 {
-		return c, err
+	if err != nil {
+		return nil, err
 	}
 	c.attempt, err = t.attempt(key)
 	return c, err

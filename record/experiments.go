@@ -9,45 +9,55 @@ import (
 	"github.com/perennial-ml/perennial/trial"
 )
 
-const experimentColumns = `SELECT id, name, status, reason_code, reason_text, paused, ending, exhausted, minimize,
+const experimentColumns = `id, name, status, reason_code, reason_text, paused, ending, exhausted, minimize,
 	concurrency, max_trials, max_duration, driven, created, ended, asked, last_event, cursor, space_event,
-	counts, best_sequence, best_value, config, space, workspaces
+	counts, best_sequence, best_value`
+
+const wholeExperiments = "SELECT " + experimentColumns + `, config, space, workspaces
 	FROM experiments JOIN configurations ON experiment = id`
 
-// experimentRow is an experiment with what only this package needs to know.
+// experimentRow is an experiment with what only this package needs to know. Inside
+// a transaction it comes without its configuration, which may be large.
 type experimentRow struct {
 	Experiment
 	minimize   bool
 	spaceEvent int64 // number of the newest set-search-space
 }
 
-func (e *experimentRow) scan(row scanner) error {
+func (e *experimentRow) scan(row scanner, more ...any) error {
 	var bestSequence *int
 	var bestValue *float64
-	err := row.Scan(&e.ID, &e.Name, &e.Status, &e.Reason.Code, &e.Reason.Text, &e.Paused, &e.Ending, &e.Exhausted,
+	places := []any{&e.ID, &e.Name, &e.Status, &e.Reason.Code, &e.Reason.Text, &e.Paused, &e.Ending, &e.Exhausted,
 		&e.minimize, &e.Concurrency, &e.MaxTrials, &e.MaxDuration, &e.Driven, instant{&e.Created}, instant{&e.Ended},
-		&e.Asked, &e.LastEvent, &e.Cursor, &e.spaceEvent, encoded{&e.Counts}, &bestSequence, &bestValue,
-		raw(&e.Config), raw(&e.SearchSpace), encoded{&e.Workspaces})
-	for i, workspace := range e.Workspaces {
-		if string(workspace) == "null" {
-			e.Workspaces[i] = nil
-		}
-	}
+		&e.Asked, &e.LastEvent, &e.Cursor, &e.spaceEvent, encoded{&e.Counts}, &bestSequence, &bestValue}
+	err := row.Scan(append(places, more...)...)
 	if bestSequence != nil && bestValue != nil {
 		e.Best = &Best{*bestSequence, trial.ID(e.ID, *bestSequence), *bestValue}
 	}
 	return err
 }
 
+func (e *experimentRow) scanWhole(row scanner) error {
+	err := e.scan(row, raw(&e.Config), raw(&e.SearchSpace), encoded{&e.Workspaces})
+	for i, workspace := range e.Workspaces {
+		if string(workspace) == "null" {
+			e.Workspaces[i] = nil
+		}
+	}
+	return err
+}
+
 // Experiment returns an experiment, or ErrNotFound.
 func (s *Store) Experiment(ctx context.Context, id string) (Experiment, error) {
-	e, err := s.query(ctx).experiment(id)
-	return e.Experiment, err
+	e := &experimentRow{}
+	err := s.query(ctx).one(e.scanWhole, wholeExperiments+" WHERE id = ?", id)
+	return e.Experiment, found(err, "experiment %s", id)
 }
 
 func (q querier) experiment(id string) (*experimentRow, error) {
 	e := &experimentRow{}
-	err := q.one(e.scan, experimentColumns+" WHERE id = ?", id)
+	scan := func(row scanner) error { return e.scan(row) }
+	err := q.one(scan, "SELECT "+experimentColumns+" FROM experiments WHERE id = ?", id)
 	return e, found(err, "experiment %s", id)
 }
 
@@ -56,10 +66,10 @@ func (s *Store) Experiments(ctx context.Context) ([]Experiment, error) {
 	var all []Experiment
 	err := s.query(ctx).each(func(row scanner) error {
 		var e experimentRow
-		err := e.scan(row)
+		err := e.scanWhole(row)
 		all = append(all, e.Experiment)
 		return err
-	}, experimentColumns+" ORDER BY created, id")
+	}, wholeExperiments+" ORDER BY created, id")
 	return all, classify(err)
 }
 
@@ -124,15 +134,16 @@ func (s *Store) SetExhausted(ctx context.Context, experiment string, seen int64)
 // the experiment's code.
 func (s *Store) SetWorkspace(ctx context.Context, experiment string, index int, workspace json.RawMessage) error {
 	return s.update(ctx, func(t *transaction) error {
-		e, err := t.experiment(experiment)
+		var all []json.RawMessage
+		err := t.one(into(encoded{&all}), "SELECT workspaces FROM configurations WHERE experiment = ?", experiment)
 		if err != nil {
-			return err
+			return found(err, "experiment %s", experiment)
 		}
-		for len(e.Workspaces) <= index {
-			e.Workspaces = append(e.Workspaces, nil)
+		for len(all) <= index {
+			all = append(all, nil)
 		}
-		e.Workspaces[index] = workspace
-		text, err := json.Marshal(e.Workspaces)
+		all[index] = workspace
+		text, err := json.Marshal(all)
 		if err != nil {
 			return err
 		}

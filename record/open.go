@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 
 	sqlite "modernc.org/sqlite"
 	codes "modernc.org/sqlite/lib"
@@ -34,6 +35,7 @@ type Store struct {
 	prepared *statements
 	writer   *writer // nil in a store opened to read only
 	watchers watchers
+	closed   sync.Once
 }
 
 // Open opens the record at path, makes it where there is none, and brings an
@@ -78,7 +80,10 @@ func (s *Store) prepareRecord(conn *connection) error {
 	if err := migrate(ctx, conn.Conn); err != nil {
 		return err
 	}
-	return s.openReaders()
+	if err := s.openReaders(); err != nil {
+		return err
+	}
+	return s.readID(ctx)
 }
 
 // OpenReadOnly opens the record at path to read it while another process may be
@@ -116,14 +121,18 @@ func (s *Store) checkReadable() error {
 		return err
 	}
 	defer conn.Close()
-	found, err := formatOf(ctx, conn)
-	if err == nil && found < format {
-		return fmt.Errorf("its format is %d and must become %d: start the host of this version, which does that", found, format)
+	switch number, err := formatOf(ctx, conn); {
+	case err != nil:
+		return err
+	case number == 0:
+		return fmt.Errorf("%w: it is empty as yet", ErrNotFound)
+	case number < format:
+		return fmt.Errorf("its format is %d and must become %d: start the host of this version, which does that", number, format)
 	}
-	return err
+	return s.readID(ctx)
 }
 
-// openReaders opens the connections that read, and reads the record's id.
+// openReaders makes the pool of connections that read.
 func (s *Store) openReaders() error {
 	db, err := sql.Open("sqlite", dsn(s.path, url.Values{"_pragma": {"query_only(1)"}}))
 	if err != nil {
@@ -132,26 +141,22 @@ func (s *Store) openReaders() error {
 	db.SetMaxOpenConns(readers)
 	db.SetMaxIdleConns(readers)
 	s.read, s.prepared = db, newStatements(db.PrepareContext)
-	err = db.QueryRow("SELECT id FROM identity").Scan(&s.id)
-	if err != nil {
-		db.Close()
-		return s.withoutIdentity(err)
-	}
 	return nil
 }
 
-// withoutIdentity says why a record has no id: a host that was interrupted, or is
-// at it right now, has left an empty file.
-func (s *Store) withoutIdentity(cause error) error {
-	info, err := os.Stat(s.path)
-	if err == nil && info.Size() == 0 {
-		return fmt.Errorf("%w: it is empty as yet", ErrNotFound)
-	}
-	return cause
+func (s *Store) readID(ctx context.Context) error {
+	return s.read.QueryRowContext(ctx, "SELECT id FROM identity").Scan(&s.id)
 }
 
-// Close ends all access. Changes under way are finished first.
+// Close ends all access. Changes under way are finished first. A second call does
+// nothing.
 func (s *Store) Close() error {
+	var err error
+	s.closed.Do(func() { err = s.close() })
+	return err
+}
+
+func (s *Store) close() error {
 	var err error
 	if s.writer != nil {
 		err = s.writer.close()

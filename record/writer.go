@@ -65,6 +65,7 @@ func startWriter(conn *connection, wakeAll func(map[string]wake)) *writer {
 	return w
 }
 
+// close may be called once.
 func (w *writer) close() error {
 	close(w.closing)
 	<-w.ended

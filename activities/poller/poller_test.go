@@ -1,0 +1,439 @@
+package poller_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/activities/poller"
+	"github.com/perennial-ml/perennial/metrics"
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+const exp = "abcdefgh"
+
+// memory is a platform whose runs are rows in a map, set by the test.
+type memory struct {
+	platforms.Platform // verbs a poller has no use for
+
+	mu       sync.Mutex
+	runs     map[trial.Key]platforms.Report
+	journals map[trial.Key][]metrics.Record
+	fault    error // of Poll and List
+	deaf     error // of Collect
+	polls    int
+	largest  int // handles in one Poll
+}
+
+func newMemory() *memory {
+	return &memory{runs: map[trial.Key]platforms.Report{}, journals: map[trial.Key][]metrics.Record{}}
+}
+
+func (m *memory) Traits() platforms.Traits {
+	return platforms.Traits{Name: "memory", PollInterval: 2 * time.Millisecond, Losable: 3}
+}
+
+func (m *memory) Poll(_ context.Context, handles []platforms.Handle) ([]platforms.Report, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.polls++
+	m.largest = max(m.largest, len(handles))
+	var reports []platforms.Report
+	for _, handle := range handles {
+		report, known := m.runs[handle.Key]
+		if !known {
+			report.Phase = platforms.Absent
+		}
+		report.Key = handle.Key
+		reports = append(reports, report)
+	}
+	return reports, m.fault
+}
+
+func (m *memory) List(_ context.Context, experiment string) (handles []platforms.Handle, _ error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key := range m.runs {
+		if key.Experiment == experiment {
+			handles = append(handles, handleFor(key))
+		}
+	}
+	return handles, m.fault
+}
+
+// Collect gives two records at a time.
+func (m *memory) Collect(_ context.Context, handle platforms.Handle, after platforms.Cursor) ([]metrics.Record, platforms.Cursor, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at, _ := strconv.Atoi(string(after))
+	journal := m.journals[handle.Key]
+	end := min(at+2, len(journal))
+	return journal[at:end], platforms.Cursor(strconv.Itoa(end)), m.deaf
+}
+
+func (m *memory) set(key trial.Key, report platforms.Report) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.runs[key] = report
+}
+
+func (m *memory) report(key trial.Key, count int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for range count {
+		n := int64(len(m.journals[key]))
+		m.journals[key] = append(m.journals[key],
+			metrics.Record{Number: n + 1, Kind: metrics.Periodical, Step: n, Value: "1", Time: time.Unix(n, 0)})
+	}
+}
+
+func (m *memory) fail(poll, collect error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fault, m.deaf = poll, collect
+}
+
+func (m *memory) polled() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.polls
+}
+
+func handleFor(key trial.Key) platforms.Handle { return platforms.Handle{Platform: "memory", Key: key} }
+
+// bench is a platform, a record with one experiment, and perhaps a poller at work.
+type bench struct {
+	*testing.T
+	*memory
+	store *record.Store
+	poll  *poller.Poller
+	log   *safeBuffer
+}
+
+func newBench(t *testing.T) *bench {
+	store, err := record.Open(filepath.Join(t.TempDir(), "record.db"))
+	require.NoError(t, err)
+	t.Cleanup(func() { store.Close() })
+	_, err = store.Append(t.Context(), exp, record.CommandEvent(trial.Command{ID: "1", Name: trial.Accept, Value: json.RawMessage(`{}`)}))
+	require.NoError(t, err)
+	log := &safeBuffer{}
+	b := &bench{T: t, memory: newMemory(), store: store, log: log}
+	b.poll = poller.New(b.memory, store, slog.New(slog.NewTextHandler(io.MultiWriter(log, t.Output()), nil)))
+	return b
+}
+
+// run starts the poller and returns how to kill it.
+func (b *bench) run() (kill func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- b.poll.Run(ctx) }()
+	kill = sync.OnceFunc(func() {
+		cancel()
+		require.NoError(b, <-ended)
+	})
+	b.Cleanup(kill)
+	return kill
+}
+
+// begin makes a trial with an open attempt; with a handle if it was submitted.
+func (b *bench) begin() trial.Key {
+	b.Helper()
+	row, err := b.store.Experiment(b.Context(), exp)
+	require.NoError(b, err)
+	_, err = b.store.Ask(b.Context(), exp, []record.Ask{{Sequence: row.Asked, Asked: trial.Asked{Parameters: json.RawMessage("{}")}}})
+	require.NoError(b, err)
+	return b.next(row.Asked)
+}
+
+func (b *bench) next(n int) trial.Key {
+	b.Helper()
+	attempt, err := b.store.BeginAttempt(b.Context(), exp, n, "memory")
+	require.NoError(b, err)
+	return attempt.Key
+}
+
+func (b *bench) submit(key trial.Key) {
+	b.Helper()
+	text, err := json.Marshal(handleFor(key))
+	require.NoError(b, err)
+	require.NoError(b, b.store.SetHandle(b.Context(), key, text))
+}
+
+func (b *bench) attempt(key trial.Key) record.Attempt {
+	attempt, err := b.store.Attempt(b.Context(), key)
+	require.NoError(b, err)
+	return attempt
+}
+
+func (b *bench) eventually(key trial.Key, condition func(record.Attempt) bool) {
+	b.Helper()
+	require.Eventually(b, func() bool { return condition(b.attempt(key)) }, 20*time.Second, 2*time.Millisecond)
+}
+
+// rounds waits until the poller has looked a few times more.
+func (b *bench) rounds() {
+	b.Helper()
+	from := b.polled()
+	require.Eventually(b, func() bool { return b.polled() > from+5 }, 20*time.Second, time.Millisecond)
+}
+
+func (b *bench) watch(key trial.Key) record.Attempt {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), 20*time.Second)
+	defer cancel()
+	attempt, err := b.poll.Watch(ctx, key)
+	require.NoError(b, err)
+	return attempt
+}
+
+func running() platforms.Report {
+	return platforms.Report{Phase: platforms.Running, Started: time.Unix(50, 0)}
+}
+
+func exited(code int) platforms.Report {
+	return platforms.Report{Phase: platforms.Exited, Started: time.Unix(50, 0), Ended: time.Unix(60, 0), Exit: &trial.Exit{Code: code}}
+}
+
+type safeBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *safeBuffer) count(text string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return bytes.Count(b.buffer.Bytes(), []byte(text))
+}
+
+func TestWatchReturnsWhenTheAttemptIsOverAndAllItReportedIsOnRecord(t *testing.T) {
+	b := newBench(t)
+	b.run()
+	key := b.begin()
+	b.submit(key)
+	b.set(key, running())
+	b.report(key, 3)
+	answer := make(chan record.Attempt)
+	go func() { answer <- b.watch(key) }()
+	b.eventually(key, func(a record.Attempt) bool { return a.Phase == "running" && a.Metrics == 3 })
+	b.report(key, 4)
+	b.set(key, exited(2))
+	attempt := <-answer
+	require.True(t, attempt.Drained)
+	require.Equal(t, 7, attempt.Metrics)
+	require.Equal(t, 2, attempt.Exit.Code)
+	require.Equal(t, time.Unix(60, 0).UTC(), attempt.Ended)
+	require.Equal(t, attempt, b.watch(key), "what is over is answered at once")
+}
+
+func TestAHostThatComesBackObservesWhatIsOnRecordByItself(t *testing.T) {
+	b := newBench(t)
+	submitted, lostReply, ended := b.begin(), b.begin(), b.begin()
+	b.submit(submitted)
+	b.submit(ended)
+	b.set(submitted, running())
+	b.set(lostReply, running())
+	b.set(ended, exited(0))
+	for _, key := range []trial.Key{submitted, lostReply, ended} {
+		b.report(key, 5)
+	}
+	b.run()
+	b.eventually(submitted, func(a record.Attempt) bool { return a.Metrics == 5 && a.Phase == "running" })
+	b.eventually(lostReply, func(a record.Attempt) bool { return a.Metrics == 5 && a.Handle != nil })
+	b.eventually(ended, func(a record.Attempt) bool { return a.Metrics == 5 && a.Drained })
+}
+
+func TestAnAttemptThatMayYetBeSubmittedIsWaitedFor(t *testing.T) {
+	b := newBench(t)
+	key := b.begin()
+	b.run()
+	answer := make(chan record.Attempt)
+	go func() { answer <- b.watch(key) }()
+	other := b.begin()
+	b.submit(other)
+	b.set(other, running())
+	b.poll.Add(handleFor(other))
+	b.rounds()
+	require.Empty(t, b.attempt(key).Phase)
+	b.submit(key)
+	b.set(key, exited(0))
+	require.True(t, (<-answer).Drained)
+}
+
+func TestAnAttemptWithAnOutcomeThatThePlatformDoesNotKnowIsOver(t *testing.T) {
+	b := newBench(t)
+	key := b.begin()
+	require.NoError(t, b.store.Settle(t.Context(), key, record.Settlement{Outcome: record.OutcomeFault}))
+	b.run()
+	require.Equal(t, "absent", b.watch(key).Phase)
+	open, err := b.store.OpenAttempts(t.Context(), "memory")
+	require.NoError(t, err)
+	require.Empty(t, open)
+}
+
+func TestARunThatVanishedIsOverWithAReason(t *testing.T) {
+	b := newBench(t)
+	key := b.begin()
+	b.submit(key)
+	b.run()
+	attempt := b.watch(key)
+	require.Equal(t, "absent", attempt.Phase)
+	require.Equal(t, "vanished", attempt.Reason.Code)
+}
+
+func TestCannotReachIsAReasonAndNothingElse(t *testing.T) {
+	b := newBench(t)
+	b.run()
+	key := b.begin()
+	b.submit(key)
+	b.set(key, running())
+	b.poll.Add(handleFor(key))
+	b.eventually(key, func(a record.Attempt) bool { return a.Phase == "running" })
+	before := b.attempt(key)
+
+	b.fail(errors.New("no route to host"), nil)
+	b.eventually(key, func(a record.Attempt) bool { return a.Reason.Code == "cannot-reach" })
+	b.rounds()
+	after := b.attempt(key)
+	require.Equal(t, "cannot reach memory: no route to host", after.Reason.Text)
+	after.Reason = before.Reason
+	require.Equal(t, before, after)
+	row, err := b.store.Trial(t.Context(), exp, 0)
+	require.NoError(t, err)
+	require.Equal(t, trial.Running, row.State)
+	require.Equal(t, 1, b.log.count("no route to host"), "logged once")
+
+	b.fail(nil, nil)
+	b.eventually(key, func(a record.Attempt) bool { return a.Reason.Zero() })
+	b.set(key, platforms.Report{Phase: platforms.Unreachable})
+	b.eventually(key, func(a record.Attempt) bool { return a.Reason.Code == "cannot-reach" && a.Phase == "running" })
+}
+
+func TestAnAttemptIsLostOnlyAfterEnoughDefiniteObservations(t *testing.T) {
+	b := newBench(t)
+	key := b.begin()
+	b.submit(key)
+	b.set(key, platforms.Report{Phase: platforms.Lost, Reason: trial.Reason{Code: "runner-died"}})
+	b.report(key, 3)
+	b.run()
+	attempt := b.watch(key)
+	require.GreaterOrEqual(t, b.polled(), b.Traits().Losable)
+	require.Equal(t, "lost", attempt.Phase)
+	require.Equal(t, "runner-died", attempt.Reason.Code)
+	require.Equal(t, 3, attempt.Metrics)
+	require.True(t, attempt.Drained)
+}
+
+func TestNobodyIsReleasedWhileMetricsAreMissing(t *testing.T) {
+	b := newBench(t)
+	key := b.begin()
+	b.submit(key)
+	pending := exited(0)
+	pending.Pending = true
+	b.set(key, pending)
+	b.report(key, 1)
+	b.fail(nil, errors.New("broken pipe"))
+	b.run()
+	b.eventually(key, func(a record.Attempt) bool { return a.Phase == "exited" })
+	b.rounds()
+	require.False(t, b.attempt(key).Drained)
+	b.fail(nil, nil)
+	b.eventually(key, func(a record.Attempt) bool { return a.Metrics == 1 })
+	b.rounds()
+	require.False(t, b.attempt(key).Drained, "the platform says that more is to come")
+	b.report(key, 1)
+	b.set(key, exited(0))
+	require.Equal(t, 2, b.watch(key).Metrics)
+}
+
+func TestAJournalThatIsGoneDoesNotKeepATrialForEver(t *testing.T) {
+	b := newBench(t)
+	key := b.begin()
+	b.submit(key)
+	b.set(key, exited(0))
+	b.fail(nil, platforms.Errorf(platforms.NotFound, "collect", "no such file"))
+	b.run()
+	require.True(t, b.watch(key).Drained)
+}
+
+func TestASupersededAttemptIsCollectedAndNeverSettled(t *testing.T) {
+	b := newBench(t)
+	first := b.begin()
+	b.submit(first)
+	b.set(first, running())
+	b.run()
+	b.eventually(first, func(a record.Attempt) bool { return a.Phase == "running" })
+	require.NoError(t, b.store.Settle(t.Context(), first, record.Settlement{Outcome: record.OutcomeFault}))
+	b.next(0)
+	b.report(first, 4)
+	b.set(first, exited(0))
+	b.eventually(first, func(a record.Attempt) bool { return a.Drained && a.Metrics == 4 })
+	require.Equal(t, record.OutcomeFault, b.attempt(first).Outcome)
+	row, err := b.store.Trial(t.Context(), exp, 0)
+	require.NoError(t, err)
+	require.Equal(t, trial.Waiting, row.State)
+	events, err := b.store.Events(t.Context(), exp, 0, 0)
+	require.NoError(t, err)
+	require.Len(t, events, 2, "its metrics feed nobody")
+}
+
+func TestAPollerKilledAtAnyMomentLosesAndRepeatsNothing(t *testing.T) {
+	b := newBench(t)
+	var keys []trial.Key
+	for range 30 {
+		key := b.begin()
+		b.submit(key)
+		b.set(key, running())
+		keys = append(keys, key)
+	}
+	for life := range 5 {
+		b.poll = poller.New(b.memory, b.store, slog.New(slog.DiscardHandler))
+		kill := b.run()
+		for _, key := range keys {
+			b.report(key, 3)
+		}
+		b.eventually(keys[life], func(a record.Attempt) bool { return a.Metrics > 3*life })
+		kill()
+	}
+	for _, key := range keys {
+		b.set(key, exited(0))
+	}
+	b.poll = poller.New(b.memory, b.store, slog.New(slog.DiscardHandler))
+	b.run()
+	for _, key := range keys {
+		require.Equal(t, 15, b.watch(key).Metrics, fmt.Sprint(key))
+	}
+	require.Equal(t, 30, b.largest, "all in one poll")
+	events, err := b.store.Events(t.Context(), exp, 0, 0)
+	require.NoError(t, err)
+	require.Len(t, events, 1+30+30*15)
+}
+
+func TestWatchEndsWithItsContext(t *testing.T) {
+	b := newBench(t)
+	key := b.begin()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := b.poll.Watch(ctx, key)
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = b.poll.Watch(t.Context(), trial.Key{Experiment: exp, Sequence: 9, Attempt: 1})
+	require.ErrorIs(t, err, record.ErrNotFound)
+}
