@@ -16,7 +16,8 @@ import (
 	"go.temporal.io/server/schema/sqlite"
 	"golang.org/x/mod/semver"
 	"google.golang.org/protobuf/types/known/durationpb"
-	_ "modernc.org/sqlite" // the driver that checks and creates the file
+	driver "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // DamagedError says that SQLite cannot read the Temporal database.
@@ -60,19 +61,39 @@ func prepareDatabase(ctx context.Context, directory string) error {
 		return fmt.Errorf("temporal database: %w", err)
 	}
 	if err := checkDatabase(ctx, path); err != nil {
-		return &DamagedError{Path: path, Err: err}
+		return whyUnreadable(path, err)
+	}
+	if err := migrate(ctx, path); err != nil {
+		return fmt.Errorf("temporal database %s: %w", path, err)
 	}
 	return writeVersion(path)
+}
+
+// errCheck marks what SQLite found by reading a whole file.
+var errCheck = errors.New("integrity check")
+
+// whyUnreadable tells a damaged file from one that cannot be read now, on a full
+// disk say: moving that one away would help nobody.
+func whyUnreadable(path string, err error) error {
+	var answer *driver.Error
+	damage := errors.Is(err, errCheck)
+	if errors.As(err, &answer) {
+		const primary = 0xff
+		code := answer.Code() & primary
+		damage = code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB || code == sqlite3.SQLITE_ERROR
+	}
+	if damage {
+		return &DamagedError{Path: path, Err: err}
+	}
+	return fmt.Errorf("temporal database %s: %w", path, err)
 }
 
 // createDatabase builds the schema under another name, so that a crash never
 // leaves half of it under the name that counts.
 func createDatabase(ctx context.Context, path string) error {
 	unfinished := path + ".new"
-	for _, old := range []string{unfinished, unfinished + "-journal", path + "-wal", path + "-shm"} {
-		if err := os.Remove(old); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	if err := removeAll(unfinished, unfinished+"-journal", path+"-wal", path+"-shm"); err != nil {
+		return err
 	}
 	if err := writeSchema(ctx, unfinished); err != nil {
 		return err
@@ -98,6 +119,10 @@ func writeSchema(ctx context.Context, path string) error {
 		return err
 	}
 	defer db.Close()
+	return setUpSchema(ctx, db)
+}
+
+func setUpSchema(ctx context.Context, db *sql.DB) error {
 	transaction, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -168,7 +193,7 @@ func quickCheck(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	if verdict != "ok" {
-		return errors.New(verdict)
+		return fmt.Errorf("%w: %s", errCheck, verdict)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,7 +34,35 @@ func TestMain(m *testing.M) {
 	if directory := os.Getenv(serveVariable); directory != "" {
 		serveForever(directory)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	stopShared()
+	os.Exit(code)
+}
+
+var sharedDirectory string
+
+// shared is one server for all tests that only look at it.
+var shared = sync.OnceValues(func() (server *embedded.Server, err error) {
+	if sharedDirectory, err = os.MkdirTemp("", "embedded-*"); err != nil {
+		return nil, err
+	}
+	return embedded.Start(context.Background(), embedded.Options{Directory: sharedDirectory, Token: token})
+})
+
+func stopShared() {
+	if sharedDirectory == "" {
+		return
+	}
+	if server, err := shared(); err == nil {
+		_ = server.Stop()
+	}
+	_ = os.RemoveAll(sharedDirectory)
+}
+
+func running(t *testing.T) *embedded.Server {
+	server, err := shared()
+	require.NoError(t, err)
+	return server
 }
 
 func serveForever(directory string) {
@@ -145,22 +174,22 @@ func startProcess(t *testing.T, directory string) (*exec.Cmd, string) {
 }
 
 func Test_the_frontend_refuses_callers_without_the_token(t *testing.T) {
-	server := start(t, t.TempDir())
+	server := running(t)
 	for _, wrong := range []string{"", "a guess", token + "x"} {
 		c, err := dial(t, server.Address(), wrong)
 		if err == nil {
 			defer c.Close()
-			_, err = c.DescribeWorkflowExecution(t.Context(), "greeting", "")
+			_, err = c.DescribeWorkflowExecution(t.Context(), "nobody", "")
 		}
 		require.ErrorContains(t, err, "Request unauthorized", "token %q", wrong)
 	}
-	_, err := connect(t, server.Address()).DescribeWorkflowExecution(t.Context(), "greeting", "")
+	_, err := connect(t, server.Address()).DescribeWorkflowExecution(t.Context(), "nobody", "")
 	var notFound *serviceerror.NotFound
 	require.ErrorAs(t, err, &notFound)
 }
 
 func Test_no_port_of_the_server_answers_callers_without_the_token(t *testing.T) {
-	server := start(t, t.TempDir())
+	server := running(t)
 	listeners := listeningPorts(t)
 	require.GreaterOrEqual(t, len(listeners), 5)
 	for _, address := range listeners {
@@ -186,7 +215,7 @@ func dialBriefly(t *testing.T, address string) (client.Client, error) {
 }
 
 func Test_every_port_is_on_loopback(t *testing.T) {
-	start(t, t.TempDir())
+	running(t)
 	for _, address := range listeningPorts(t) {
 		host, _, err := net.SplitHostPort(address)
 		require.NoError(t, err)
@@ -195,7 +224,7 @@ func Test_every_port_is_on_loopback(t *testing.T) {
 }
 
 func Test_finished_workflows_are_kept_for_years(t *testing.T) {
-	c := connect(t, start(t, t.TempDir()).Address())
+	c := connect(t, running(t).Address())
 	answer, err := c.WorkflowService().DescribeNamespace(t.Context(),
 		&workflowservice.DescribeNamespaceRequest{Namespace: embedded.Namespace})
 	require.NoError(t, err)
@@ -204,7 +233,7 @@ func Test_finished_workflows_are_kept_for_years(t *testing.T) {
 }
 
 func Test_search_attributes_are_there_from_the_start(t *testing.T) {
-	c := connect(t, start(t, t.TempDir()).Address())
+	c := connect(t, running(t).Address())
 	answer, err := c.OperatorService().ListSearchAttributes(t.Context(),
 		&operatorservice.ListSearchAttributesRequest{Namespace: embedded.Namespace})
 	require.NoError(t, err)

@@ -36,7 +36,7 @@ func browser(t *testing.T) *http.Client {
 }
 
 func Test_the_web_ui_is_closed_without_the_cookie(t *testing.T) {
-	server := start(t, t.TempDir())
+	server := running(t)
 	for _, path := range []string{"/", namespacePage, namespacesCall, "/healthz", "/_app/version.json", "/codec/decode", "/?token=guess"} {
 		code, body := get(t, http.DefaultClient, server.WebUI()+path)
 		require.Equal(t, http.StatusUnauthorized, code, path)
@@ -45,7 +45,7 @@ func Test_the_web_ui_is_closed_without_the_cookie(t *testing.T) {
 }
 
 func Test_a_link_lets_one_browser_in_once(t *testing.T) {
-	server := start(t, t.TempDir())
+	server := running(t)
 	link := embedded.Link(server.WebUI(), token, namespacePage)
 	mine := browser(t)
 
@@ -64,13 +64,13 @@ func Test_a_link_lets_one_browser_in_once(t *testing.T) {
 }
 
 func Test_a_link_made_with_another_token_stays_closed(t *testing.T) {
-	server := start(t, t.TempDir())
+	server := running(t)
 	code, _ := get(t, browser(t), embedded.Link(server.WebUI(), "a guess", "/"))
 	require.Equal(t, http.StatusUnauthorized, code)
 }
 
 func Test_the_cookie_is_kept_from_scripts_and_other_sites(t *testing.T) {
-	server := start(t, t.TempDir())
+	server := running(t)
 	answer, err := http.Get(embedded.Link(server.WebUI(), token, "/"))
 	require.NoError(t, err)
 	defer answer.Body.Close()
@@ -80,7 +80,7 @@ func Test_the_cookie_is_kept_from_scripts_and_other_sites(t *testing.T) {
 }
 
 func Test_a_page_on_another_port_cannot_act_with_the_cookie(t *testing.T) {
-	server := start(t, t.TempDir())
+	server := running(t)
 	mine := browser(t)
 	get(t, mine, embedded.Link(server.WebUI(), token, "/"))
 	for site, want := range map[string]int{"same-site": http.StatusForbidden, "same-origin": http.StatusNotFound} {
@@ -93,7 +93,7 @@ func Test_a_page_on_another_port_cannot_act_with_the_cookie(t *testing.T) {
 }
 
 func Test_history_can_be_downloaded_from_the_web_ui(t *testing.T) {
-	server := start(t, t.TempDir())
+	server := running(t)
 	run := startGreeting(t, connect(t, server.Address()))
 	mine := browser(t)
 	get(t, mine, embedded.Link(server.WebUI(), token, "/"))
