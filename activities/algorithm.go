@@ -33,14 +33,23 @@ func (r *round) propose(ctx context.Context, row record.Experiment, room int) (e
 	algorithm.mu.Lock()
 	defer algorithm.mu.Unlock()
 	exhausted, err = r.proposeLocked(ctx, algorithm, row, room)
-	if err != nil && ctx.Err() == nil {
+	switch {
+	case errors.Is(err, record.ErrStopping):
+		// A stop overtook the asks; the next look sees it.
+		return false, nil
+	case err != nil && ctx.Err() == nil:
 		// A tuner in doubt is rebuilt from the log by the next try.
 		r.algorithms.Delete(row.ID)
-		reason := trial.Reason{Code: "tuner", Text: err.Error()}
-		return false, errors.Join(err, r.Record.SetReason(ctx, row.ID, reason))
+		return false, errors.Join(err, r.Record.SetReason(ctx, row.ID, trial.Reason{Code: reasonTuner, Text: err.Error()}))
+	case row.Reason.Code == reasonTuner:
+		err = r.Record.SetReason(ctx, row.ID, trial.Reason{})
 	}
 	return exhausted, err
 }
+
+// reasonTuner is the code of the reason for which nothing starts while a tuner
+// fails.
+const reasonTuner = "tuner"
 
 func (r *round) proposeLocked(ctx context.Context, algorithm *algorithm, row record.Experiment, room int) (bool, error) {
 	for asked := 0; asked < room; asked++ {

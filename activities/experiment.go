@@ -9,6 +9,7 @@ import (
 
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/tuners"
 )
 
 // Opening is what an experiment's workflow begins from: the record's word on how
@@ -79,15 +80,41 @@ const ErrorRejected = "rejected"
 // Command makes a command durable in the experiment's log and returns its number.
 // The same command id gives the same number, and acts once.
 func (a *Activities) Command(ctx context.Context, id string, command trial.Command) (int64, error) {
+	if err := a.check(ctx, id, command); err != nil {
+		return 0, rejection(err)
+	}
 	data, err := json.Marshal(command)
 	if err != nil {
 		return 0, err
 	}
 	event, err := a.Record.Append(ctx, id, trial.Event{Kind: trial.KindCommand, Sequence: trial.NoTrial, Data: data})
-	if errors.Is(err, record.ErrInvalid) || errors.Is(err, record.ErrNotFound) {
-		return 0, temporal.NewNonRetryableApplicationError(err.Error(), ErrorRejected, nil)
+	var rejected *record.RejectedError
+	if errors.As(err, &rejected) || errors.Is(err, record.ErrNotFound) {
+		return 0, rejection(err)
 	}
 	return event.Number, err
+}
+
+func rejection(err error) error {
+	return temporal.NewNonRetryableApplicationError(err.Error(), ErrorRejected, nil)
+}
+
+// check refuses a search space that the experiment's tuner could not work with:
+// on record, it would stop the tuner for good.
+func (a *Activities) check(ctx context.Context, id string, command trial.Command) error {
+	if command.Name != trial.SetSearchSpace {
+		return nil
+	}
+	row, err := a.Record.Experiment(ctx, id)
+	if err != nil {
+		return err
+	}
+	config, err := a.config(row)
+	if err != nil {
+		return err
+	}
+	_, err = a.Tuners(tuners.Spec{Name: config.Tuner.Name, Arguments: config.Tuner.Arguments, Space: command.Value})
+	return err
 }
 
 // Decide makes it durable that a trial shall end. The attempt's first decision

@@ -12,6 +12,9 @@ import (
 // clockTick is how often the time an experiment is driven is written down.
 const clockTick = 10 * time.Second
 
+// maxNews bounds the events of one answer; the next round brings the rest.
+const maxNews = 500
+
 // RoundRequest says how far a workflow has read, and what it has room for.
 type RoundRequest struct {
 	Experiment string `json:"experiment"`
@@ -92,6 +95,7 @@ func (r *round) look(ctx context.Context) (RoundAnswer, error) {
 		return RoundAnswer{}, err
 	}
 	news, err = r.Record.News(ctx, r.Experiment, r.Cursor)
+	news = news[:min(len(news), maxNews)]
 	answer := RoundAnswer{Events: news, Cursor: r.Cursor, NoMore: noMore}
 	if len(news) > 0 {
 		answer.Cursor = news[len(news)-1].Number

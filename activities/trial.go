@@ -43,7 +43,7 @@ func (a *Activities) prepare(ctx context.Context, id string, config experiment.P
 	if err != nil {
 		return err
 	}
-	return a.Record.SetWorkspace(ctx, id, index, text)
+	return errors.Join(a.Record.SetWorkspace(ctx, id, index, text), a.Record.SetReason(ctx, id, trial.Reason{}))
 }
 
 // Submission is what became of SubmitTrial.
@@ -130,7 +130,7 @@ func (a *Activities) refuse(ctx context.Context, key trial.Key, cause error) (Su
 func (a *Activities) launch(ctx context.Context, row record.Experiment, config experiment.Experiment, key trial.Key) error {
 	job, err := a.job(ctx, row, config, key)
 	if err != nil {
-		return err
+		return errors.Join(err, a.Record.SubmitFailed(ctx, key, trial.Reason{Code: "preparing", Text: err.Error()}))
 	}
 	platform, err := a.platform(placement(config, key.Sequence).Name)
 	if err != nil {
@@ -205,10 +205,24 @@ func (a *Activities) WatchTrial(ctx context.Context, key trial.Key) error {
 	if err != nil {
 		return err
 	}
-	return alive(ctx, func(ctx context.Context) error {
-		_, err := platform.Poller.Watch(ctx, key)
+	err = alive(ctx, func(ctx context.Context) error {
+		attempt, err = platform.Poller.Watch(ctx, key)
 		return err
 	})
+	if err != nil || platforms.Phase(attempt.Phase) != platforms.Lost {
+		return err
+	}
+	return a.sweep(ctx, platform, attempt)
+}
+
+// sweep clears what a lost attempt may have left running: no next attempt, which
+// would do it, need follow.
+func (a *Activities) sweep(ctx context.Context, platform Platform, attempt record.Attempt) error {
+	handle, err := HandleOf(attempt)
+	if err != nil {
+		return err
+	}
+	return temporalError(platform.Cancel(ctx, handle, trial.Intent{Cause: trial.CauseSuperseded}))
 }
 
 // CancelTrial has a platform end an attempt on behalf of whoever the record says
@@ -227,7 +241,7 @@ func (a *Activities) CancelTrial(ctx context.Context, key trial.Key) error {
 	if err != nil {
 		return err
 	}
-	handle, err := handleOf(attempt)
+	handle, err := HandleOf(attempt)
 	if err != nil {
 		return err
 	}
@@ -248,9 +262,9 @@ func (a *Activities) intent(ctx context.Context, key trial.Key) (trial.Intent, e
 	return trial.Intent{Cause: decision.Decision.Cause, Decision: decision.Decision.ID}, nil
 }
 
-// handleOf is an attempt's handle. Where the answer of Submit was lost it is the
+// HandleOf is an attempt's handle. Where the answer of Submit was lost it is the
 // bare key, which every platform must be able to find a run by.
-func handleOf(attempt record.Attempt) (platforms.Handle, error) {
+func HandleOf(attempt record.Attempt) (platforms.Handle, error) {
 	handle := platforms.Handle{Platform: attempt.Platform, Key: attempt.Key}
 	if attempt.Handle == nil {
 		return handle, nil

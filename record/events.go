@@ -160,8 +160,12 @@ func (t *transaction) undriven(experiment string, event trial.Event) (trial.Even
 	if err != nil {
 		return trial.Event{}, err
 	}
-	if _, err := t.trial(experiment, event.Sequence); err != nil {
+	row, err := t.trial(experiment, event.Sequence)
+	if err != nil {
 		return trial.Event{}, err
+	}
+	if row.settled {
+		return trial.Event{}, ErrSettled
 	}
 	event.Data = nil
 	event, err = t.log(e, event, nil)

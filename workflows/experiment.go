@@ -40,7 +40,8 @@ type State struct {
 	Format      int           `json:"format"`
 	Status      record.Status `json:"status"`
 	Paused      bool          `json:"paused,omitempty"`
-	NoMore      bool          `json:"noMore,omitempty"` // no further trials will be asked
+	Resumed     bool          `json:"resumed,omitempty"` // while stopping: it goes on once it has stopped
+	NoMore      bool          `json:"noMore,omitempty"`  // no further trials will be asked
 	Concurrency int           `json:"concurrency"`
 	Cursor      int64         `json:"cursor"`  // events read
 	Known       int64         `json:"known"`   // events up to here were known from the record before they were read
@@ -205,12 +206,24 @@ func (e *experimentRun) apply(answer activities.RoundAnswer) error {
 		if err != nil {
 			return err
 		}
+		e.overtake(command)
 		if event.Number > e.Known {
 			e.take(event, command)
 		}
 	}
 	e.Cursor, e.NoMore = answer.Cursor, answer.NoMore
 	return nil
+}
+
+// overtake notes whether the last word on a stop that is under way is a resume.
+func (e *experimentRun) overtake(command trial.Command) {
+	switch {
+	case e.Status != record.Stopping:
+	case command.Name == trial.Resume:
+		e.Resumed = true
+	case command.Name == trial.Stop:
+		e.Resumed = false
+	}
 }
 
 // take takes over one event.
@@ -233,6 +246,8 @@ func (e *experimentRun) finish() (finished bool, err error) {
 	switch {
 	case len(e.Open) > 0:
 		return false, nil
+	case e.Status == record.Stopping && e.Resumed:
+		status = record.Running
 	case e.Status == record.Stopping:
 		status = record.Stopped
 	case !e.NoMore || len(e.Waiting) > 0:

@@ -6,7 +6,6 @@ package sweeper
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/perennial-ml/perennial/activities"
-	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/perennial-ml/perennial/workflows"
@@ -116,6 +114,9 @@ func (s *Sweeper) driveTrial(ctx context.Context, row record.Experiment, n int) 
 		return err
 	}
 	_, err = s.Record.Append(ctx, row.ID, trial.Event{Kind: trial.KindUndriven, Sequence: n})
+	if errors.Is(err, record.ErrSettled) {
+		return nil
+	}
 	return err
 }
 
@@ -149,16 +150,17 @@ func (s *Sweeper) decisions(ctx context.Context) error {
 // leftovers ends what still runs although its attempt is over: superseded, or of
 // a trial that was settled or stopped meanwhile.
 func (s *Sweeper) leftovers(ctx context.Context, name string, platform activities.Platform) error {
-	attempts, err := s.Record.Leftovers(ctx, name)
+	attempts, err := s.Record.OpenAttempts(ctx, name)
 	if err != nil {
 		return err
 	}
 	for _, attempt := range attempts {
-		handle := platforms.Handle{Platform: name, Key: attempt.Key}
-		if attempt.Handle != nil {
-			if err := json.Unmarshal(attempt.Handle, &handle); err != nil {
-				return err
-			}
+		if attempt.Outcome == "" {
+			continue
+		}
+		handle, err := activities.HandleOf(attempt)
+		if err != nil {
+			return err
 		}
 		if err := platform.Cancel(ctx, handle, trial.Intent{Cause: trial.CauseSuperseded}); err != nil {
 			return err
