@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/perennial-ml/perennial/experiment"
 )
 
 // Exit codes, part of the contract for scripts.
@@ -72,11 +74,11 @@ func (w World) printError(err error) {
 		return
 	}
 	message := strings.TrimRight(err.Error(), "\n")
-	if strings.Contains(message, "\n") {
-		fmt.Fprintf(w.Err, "%s\n", message)
-	} else {
-		fmt.Fprintf(w.Err, "error: %s\n", message)
+	var faults experiment.Faults
+	if !errors.As(err, &faults) { // these begin with their place, for editors to jump to
+		message = "error: " + message
 	}
+	fmt.Fprintln(w.Err, message)
 	var known *fault
 	if errors.As(err, &known) && known.hint != "" {
 		fmt.Fprintf(w.Err, "hint: %s\n", known.hint)

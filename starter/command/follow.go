@@ -56,13 +56,16 @@ func (f *follower) follow(ctx context.Context) error {
 	}
 	defer store.Close()
 	f.store, f.known, f.checked = store, map[int]record.Trial{}, f.Now()
-	if err := f.forget(ctx); err != nil {
+	if err := f.forget(context.WithoutCancel(ctx)); err != nil {
 		return unreachable(err)
 	}
 	tick := time.NewTicker(f.Tick)
 	defer tick.Stop()
 	for {
 		e, err := f.look(ctx)
+		if ctx.Err() != nil {
+			return f.detach()
+		}
 		if err != nil || !e.Status.Active() {
 			return f.over(e, err)
 		}
@@ -109,6 +112,9 @@ func (f *follower) wait(ctx context.Context, tick <-chan time.Time) error {
 	case <-ctx.Done():
 		return f.detach()
 	case err := <-f.hosted:
+		if ctx.Err() != nil {
+			return f.detach()
+		}
 		return unreachable(fmt.Errorf("the host in this process ended: %w; starter resume %s goes on", err, f.id))
 	case <-tick:
 		return f.tend(ctx)
@@ -151,7 +157,7 @@ func (f *follower) look(ctx context.Context) (record.Experiment, error) {
 		return e, err
 	}
 	for _, row := range rows {
-		f.note(&now, row)
+		f.note(&now, explainWait(row, waitReason(e, nil)))
 	}
 	f.display.Show(now)
 	return e, f.mourn(ctx, now.Changed)

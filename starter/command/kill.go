@@ -65,24 +65,15 @@ func (w World) kill(ctx context.Context, args []string, ending workflows.Ending)
 }
 
 func (w World) end(ctx context.Context, row record.Trial, ending workflows.Ending) error {
-	host, err := w.Engine.Ensure(ctx)
-	if err != nil {
-		return w.notStarted(ctx, err)
-	}
-	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime)
-	defer cancel()
-	client, err := w.Engine.Connect(patient, host)
-	if err != nil {
-		return unreachable(err)
-	}
-	defer client.Close()
-	err = client.End(patient, row.Experiment, row.Sequence, ending)
+	err := w.patiently(ctx, row.Experiment, func(ctx context.Context, client Client) error {
+		return client.End(ctx, row.Experiment, row.Sequence, ending)
+	})
 	if errors.Is(err, workflows.ErrNotDriven) {
 		return &fault{code: ExitUnreachable, err: fmt.Errorf("trial %d: %w", row.Sequence, err),
-			hint: fmt.Sprintf("it starts within a minute, or is over: starter trials %s", row.Experiment)}
+			hint: fmt.Sprintf("it is over, or somebody drives it within a minute: starter trials %s", row.Experiment)}
 	}
 	if err != nil {
-		return unanswered(row.Experiment, err)
+		return err
 	}
 	_, err = fmt.Fprintf(w.Out, "trial %d (%s) is being ended\n", row.Sequence, row.ID)
 	return err

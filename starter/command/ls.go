@@ -44,7 +44,7 @@ type listing struct {
 	Status  record.Status   `json:"status"`
 	Paused  bool            `json:"paused"`
 	Trials  progress.Counts `json:"trials"`
-	Best    *record.Best    `json:"best"`
+	Best    *progress.Best  `json:"best"`
 	Created *string         `json:"created"`
 	Ended   *string         `json:"ended"`
 }
@@ -53,7 +53,7 @@ func listed(all []record.Experiment) []listing {
 	list := make([]listing, 0, len(all))
 	for _, e := range all {
 		list = append(list, listing{ID: e.ID, Name: e.Name, Status: e.Status, Paused: e.Paused, Trials: progress.Counts(e.Counts),
-			Best: e.Best, Created: progress.Stamp(e.Created), Ended: progress.Stamp(e.Ended)})
+			Best: progress.BestOf(e), Created: progress.Stamp(e.Created), Ended: progress.Stamp(e.Ended)})
 	}
 	return list
 }

@@ -14,8 +14,9 @@ An experiment is a YAML file (NNI's, unmodified, or one made by "starter init"):
 a command to try, a space of parameters, a tuner. starter runs the trials, keeps
 what they report, and goes on where it was after any crash.`
 
-const usageTemplate = `Usage:
-  {{if .HasAvailableSubCommands}}{{.CommandPath}} COMMAND{{else}}{{.UseLine}}{{end}}{{if .HasExample}}
+const usageTemplate = `Usage:{{if or (not .HasAvailableSubCommands) (index .Annotations "alone")}}
+  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
+  {{.CommandPath}} COMMAND{{end}}{{if .HasExample}}
 
 Examples:
 {{.Example}}{{end}}{{if .HasAvailableSubCommands}}

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/perennial-ml/perennial/experiment"
+	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/starter/progress"
 	"github.com/perennial-ml/perennial/trial"
@@ -22,10 +22,6 @@ on, and goes on after a crash of anything as well.
 
 Exit codes: 0 done; 1 done, but no trial succeeded; 2 bad input, nothing was
 started; 3 stopped; 4 the engine cannot be reached; 130 detached by Ctrl-C.`
-
-// answerTime is how long the engine may take to make a command durable. A host
-// that was just started has its workers polling within seconds.
-const answerTime = time.Minute
 
 // following is how run and resume are asked to go on.
 type following struct {
@@ -64,12 +60,27 @@ func (w World) run(ctx context.Context, file string, how following) error {
 	if err := w.Engine.Check(); err != nil {
 		return badInput("starter doctor says what a state directory needs; $PERENNIAL_HOME names another one", "%w", err)
 	}
+	if err := w.checkRecord(); err != nil {
+		return err
+	}
 	id := trial.NewExperimentID()
 	if err := w.keepEnvironment(id); err != nil {
 		return err
 	}
 	start := progress.Start{ID: id, Name: config.Name}
 	return w.submit(ctx, how, start, accept(id, config))
+}
+
+// checkRecord refuses a record that no host of this version could open.
+func (w World) checkRecord() error {
+	store, err := w.open()
+	if err == nil {
+		return store.Close()
+	}
+	if errors.Is(err, record.ErrNewer) || errors.Is(err, record.ErrDamaged) {
+		return err
+	}
+	return nil
 }
 
 // accept is the command that makes an experiment. Its id follows from the
@@ -106,7 +117,7 @@ func (w World) submit(ctx context.Context, how following, start progress.Start, 
 		return w.notStarted(ctx, err)
 	}
 	defer leave()
-	if err := w.send(ctx, host, start.ID, command); err != nil {
+	if err := w.send(ctx, start.ID, command); err != nil {
 		return err
 	}
 	start.WebUI = w.page(host, start.ID)
@@ -149,7 +160,7 @@ func (w World) serveHere(ctx context.Context) (Host, <-chan error, func(), error
 	ready, ended, gone := make(chan Host, 1), make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(gone)
-		ended <- w.Engine.Serve(serving, func(host Host) { ready <- host })
+		ended <- w.Engine.Serve(serving, Serving{Ready: func(host Host) { ready <- host }})
 	}()
 	leave := func() { stop(); <-gone }
 	select {
@@ -162,32 +173,6 @@ func (w World) serveHere(ctx context.Context) (Host, <-chan error, func(), error
 		leave()
 		return Host{}, nil, nil, ctx.Err()
 	}
-}
-
-// send makes a command durable. Ctrl-C does not end it, so that it is known
-// afterwards whether the experiment was accepted.
-func (w World) send(ctx context.Context, host Host, id string, command trial.Command) error {
-	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime)
-	defer cancel()
-	client, err := w.Engine.Connect(patient, host)
-	if err != nil {
-		return unreachable(err)
-	}
-	defer client.Close()
-	if _, err := client.Send(patient, id, command); err != nil {
-		return unanswered(id, err)
-	}
-	return nil
-}
-
-// unanswered is a command of which nobody knows whether it was carried out.
-func unanswered(id string, err error) error {
-	var known *fault
-	if errors.As(err, &known) {
-		return err
-	}
-	return &fault{code: ExitUnreachable, err: fmt.Errorf("no answer about experiment %s: %w", id, err),
-		hint: fmt.Sprintf("starter show %s tells whether it was accepted, starter doctor looks for the cause", id)}
 }
 
 // page is a link to an experiment in the Web UI, empty without one.

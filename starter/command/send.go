@@ -3,11 +3,19 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
 
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/perennial-ml/perennial/workflows"
+	"go.temporal.io/sdk/temporal"
 )
+
+// tryTime is how long one try to reach the engine may take. A host that died
+// meanwhile is then started again, and the same command sent again.
+const tryTime = 20 * time.Second
 
 // newCommand is a command with an id of its own, so that a repeated message is
 // not a second command.
@@ -25,11 +33,62 @@ func (w World) ask(ctx context.Context, name string, command trial.Command) (rec
 	if err != nil {
 		return chosen, err
 	}
-	host, err := w.Engine.Ensure(ctx)
-	if err != nil {
+	if _, err := w.Engine.Ensure(ctx); err != nil {
 		return chosen, w.notStarted(ctx, err)
 	}
-	return chosen, w.send(ctx, host, chosen.ID, command)
+	return chosen, w.send(ctx, chosen.ID, command)
+}
+
+// send makes a command durable.
+func (w World) send(ctx context.Context, id string, command trial.Command) error {
+	return w.patiently(ctx, id, func(ctx context.Context, client Client) error {
+		_, err := client.Send(ctx, id, command)
+		return err
+	})
+}
+
+// patiently says something to the engine until it answers. It must be something
+// that may be said twice. Ctrl-C does not end it, so that it is known afterwards
+// whether it was heard.
+func (w World) patiently(ctx context.Context, id string, say func(context.Context, Client) error) error {
+	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.Patience)
+	defer cancel()
+	for {
+		err := w.once(patient, say)
+		if err == nil || errors.Is(err, workflows.ErrNotDriven) {
+			return err
+		}
+		var refused *temporal.ApplicationError
+		if errors.As(err, &refused) {
+			return badInput("", "experiment %s refuses: %s", id, refused.Message())
+		}
+		select {
+		case <-patient.Done():
+			return unanswered(id, err)
+		case <-time.After(w.Tick):
+		}
+	}
+}
+
+func (w World) once(ctx context.Context, say func(context.Context, Client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, tryTime)
+	defer cancel()
+	host, err := w.Engine.Ensure(ctx)
+	if err != nil {
+		return err
+	}
+	client, err := w.Engine.Connect(ctx, host)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return say(ctx, client)
+}
+
+// unanswered is a command of which nobody knows whether it was carried out.
+func unanswered(id string, err error) error {
+	return &fault{code: ExitUnreachable, err: fmt.Errorf("no answer about experiment %s: %w", id, err),
+		hint: fmt.Sprintf("starter show %s tells whether it was heard, starter doctor looks for the cause", id)}
 }
 
 // workflowID is the id of an experiment's workflow.

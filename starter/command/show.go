@@ -60,7 +60,7 @@ type shown struct {
 	Created *string         `json:"created"`
 	Ended   *string         `json:"ended"`
 	// Temporal's strings but workflowId are empty while no host is running.
-	Temporal temporal `json:"temporal"`
+	Temporal temporalView `json:"temporal"`
 }
 
 type limits struct {
@@ -70,13 +70,11 @@ type limits struct {
 }
 
 type bestTrial struct {
-	ID         string           `json:"id"`
-	Sequence   int              `json:"sequence"`
-	Metric     float64          `json:"metric"`
+	progress.Best
 	Parameters trial.Parameters `json:"parameters"`
 }
 
-type temporal struct {
+type temporalView struct {
 	Address    string `json:"address"`
 	Namespace  string `json:"namespace"`
 	WorkflowID string `json:"workflowId"`
@@ -97,7 +95,7 @@ func (r reader) show(ctx context.Context, as format, e record.Experiment) error 
 		Limits: limits{e.Concurrency, unlessZero(e.MaxTrials), unlessZero(int(e.MaxDuration / time.Second))},
 		Trials: progress.Counts(e.Counts), Best: best, Driven: e.Driven.Seconds(),
 		Created: progress.Stamp(e.Created), Ended: progress.Stamp(e.Ended),
-		Temporal: temporal{host.Address, host.Namespace, workflowID(e.ID), r.page(host, e.ID), host.TokenFile}}
+		Temporal: temporalView{host.Address, host.Namespace, workflowID(e.ID), r.page(host, e.ID), host.TokenFile}}
 	return r.print(as, view, func() [][]string { return r.showRows(view, e) })
 }
 
@@ -109,7 +107,7 @@ func (r reader) best(ctx context.Context, e record.Experiment) (*bestTrial, erro
 	if err != nil {
 		return nil, err
 	}
-	return &bestTrial{ID: row.ID, Sequence: row.Sequence, Metric: e.Best.Value, Parameters: row.Parameters}, nil
+	return &bestTrial{Best: *progress.BestOf(e), Parameters: row.Parameters}, nil
 }
 
 func unlessZero(n int) *int {

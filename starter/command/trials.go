@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,24 +23,30 @@ func (w World) trialsCommand() *cobra.Command {
 		Example: examples("starter trials", "starter trials k3v9x2ab",
 			`starter trials k3v9x2ab --output json | jq '.[] | select(.state == "FAILED")'`,
 			`starter trials add k3v9x2ab '{"lr": 0.01}'`),
-		Args: atMost(1), ValidArgsFunction: w.completeExperiments,
+		Args: atMost(1), ValidArgsFunction: w.completeExperiments, Annotations: map[string]string{"alone": "yes"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return w.read(cmd.Context(), func(r reader) error {
-				e, err := r.experiment(cmd.Context(), optional(args), active)
-				if err != nil {
-					return err
-				}
-				rows, err := r.Trials(cmd.Context(), e.ID)
-				if err != nil {
-					return err
-				}
-				return r.print(*as, seen(rows), func() [][]string { return r.trialRows(rows) })
-			})
+			return w.read(cmd.Context(), func(r reader) error { return r.trials(cmd.Context(), *as, optional(args)) })
 		},
 	}
 	as = outputFlag(cmd)
 	cmd.AddCommand(w.trialsAddCommand())
 	return cmd
+}
+
+func (r reader) trials(ctx context.Context, as format, name string) error {
+	e, err := r.experiment(ctx, name, active)
+	if err != nil {
+		return err
+	}
+	rows, err := r.Trials(ctx, e.ID)
+	if err != nil {
+		return err
+	}
+	_, hostErr := r.Engine.Find(ctx)
+	for i := range rows {
+		rows[i] = explainWait(rows[i], waitReason(e, hostErr))
+	}
+	return r.print(as, seen(rows), func() [][]string { return r.trialRows(rows) })
 }
 
 func seen(rows []record.Trial) []progress.Trial {

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/perennial-ml/perennial/experiment"
+	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/spf13/cobra"
 )
@@ -62,7 +63,13 @@ func (w World) changeCommand(c change) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return w.update(cmd.Context(), name, newCommand(c.command, value))
+			command := newCommand(c.command, value)
+			if c.command == trial.SetSearchSpace {
+				if name, err = w.checkSpace(cmd.Context(), name, value); err != nil {
+					return err
+				}
+			}
+			return w.update(cmd.Context(), name, command)
 		},
 	}
 }
@@ -105,12 +112,29 @@ func spaceFile(w World, path string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, badInput("", "read the search space: %w", err)
 	}
-	var space map[string]json.RawMessage
-	if err := json.Unmarshal(content, &space); err != nil {
-		return nil, badInput("a search space is a JSON object", "%s: %w", path, err)
-	}
-	if len(space) == 0 {
-		return nil, badInput("name at least one parameter", "%s: the search space is empty", strings.TrimSpace(path))
+	if _, err := searchspace.Parse(content); err != nil {
+		return nil, badInput("nothing was changed", "%s: %w", path, err)
 	}
 	return content, nil
+}
+
+// checkSpace refuses a space that the experiment's tuner could not search, and
+// returns the experiment's id.
+func (w World) checkSpace(ctx context.Context, name string, space json.RawMessage) (id string, err error) {
+	err = w.read(ctx, func(r reader) error {
+		e, err := r.experiment(ctx, name, active)
+		if err != nil {
+			return err
+		}
+		id = e.ID
+		var config experiment.Experiment
+		if err := json.Unmarshal(e.Config, &config); err != nil || w.Build.CheckTuner == nil {
+			return err
+		}
+		if err := w.Build.CheckTuner(config.Tuner.Name, config.Tuner.Arguments, space); err != nil {
+			return badInput("nothing was changed", "the tuner of %s does not take this space: %w", id, err)
+		}
+		return nil
+	})
+	return id, err
 }

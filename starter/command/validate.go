@@ -25,6 +25,10 @@ func (w World) validateCommand() *cobra.Command {
 		Args:    between(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			config, err := w.load(args[0])
+			var faults experiment.Faults
+			if errors.As(err, &faults) && *as != asTable {
+				return errors.Join(w.print(*as, viewed(faults), nil), exit(ExitBadInput))
+			}
 			if err != nil {
 				return err
 			}
@@ -33,6 +37,24 @@ func (w World) validateCommand() *cobra.Command {
 	}
 	as = outputFlag(cmd)
 	return cmd
+}
+
+// faultView is a fault as editors read it.
+type faultView struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`   // from 1; 0 where the fault has no place
+	Column  int    `json:"column"` // from 1, in characters
+	Field   string `json:"field"`
+	Message string `json:"message"`
+	Hint    string `json:"hint"`
+}
+
+func viewed(faults experiment.Faults) []faultView {
+	views := make([]faultView, 0, len(faults))
+	for _, f := range faults {
+		views = append(views, faultView{f.File, f.Line, f.Column, f.Field, f.Message, f.Hint})
+	}
+	return views
 }
 
 func (w World) summary(file string, e experiment.Experiment) [][]string {

@@ -19,17 +19,18 @@ import (
 // World is all of the outside that commands touch. Ctrl-C ends the context that
 // is given to Main.
 type World struct {
-	Args   []string // without the program's name
-	Env    []string // NAME=value, as in os.Environ
-	Home   string   // the state directory, absolute; it need not exist
-	In     io.Reader
-	Out    io.Writer
-	Err    io.Writer
-	Width  func() int // columns of the terminal that Out is; 0 where it is none
-	Now    func() time.Time
-	Tick   time.Duration    // how often a follower reads the record
-	Build  experiment.Build // what this binary can run
-	Engine Engine
+	Args     []string // without the program's name
+	Env      []string // NAME=value, as in os.Environ
+	Home     string   // the state directory, absolute; it need not exist
+	In       io.Reader
+	Out      io.Writer
+	Err      io.Writer
+	Width    func() int // columns of the terminal that Out is; 0 where it is none
+	Now      func() time.Time
+	Tick     time.Duration    // how often a follower reads the record
+	Patience time.Duration    // how long the engine may take to make a command durable
+	Build    experiment.Build // what this binary can run
+	Engine   Engine
 }
 
 // Getenv returns the value of a variable, empty where it is not set.
@@ -64,9 +65,8 @@ type Engine interface {
 	Find(ctx context.Context) (Host, error)
 	// Ensure returns that host and starts one in the background where there is none.
 	Ensure(ctx context.Context) (Host, error)
-	// Serve is the host, in this process, until ctx ends. It calls ready once, when
-	// the host can be found.
-	Serve(ctx context.Context, ready func(Host)) error
+	// Serve is the host, in this process, until ctx ends.
+	Serve(ctx context.Context, how Serving) error
 	// Stop ends the host and waits until it is gone. Trials go on. ErrNoHost
 	// where there is none.
 	Stop(ctx context.Context) error
@@ -76,8 +76,14 @@ type Engine interface {
 	Probe(ctx context.Context) map[string][]trial.Reason
 	// Link is an address that opens a page of the host's Web UI, once.
 	Link(host Host, page string) string
-	// Unit is a systemd user unit that keeps the host running.
-	Unit() string
+	// Unit writes a systemd user unit that keeps the host running.
+	Unit(out io.Writer) error
+}
+
+// Serving says how to be the host.
+type Serving struct {
+	Background bool       // what this process prints goes to the host's log
+	Ready      func(Host) // called once, when the host works
 }
 
 // Client asks things of experiments. Both verbs answer when what they ask is durable.

@@ -39,6 +39,21 @@ func TrialOf(row record.Trial) Trial {
 		Attempts: row.Attempts, Start: Stamp(row.Started), End: Stamp(row.Ended), Metric: row.Value}
 }
 
+// Best is the best result so far as scripts see it.
+type Best struct {
+	ID       string  `json:"id"`
+	Sequence int     `json:"sequence"`
+	Metric   float64 `json:"metric"`
+}
+
+// BestOf returns an experiment's best result, nil where there is none.
+func BestOf(e record.Experiment) *Best {
+	if e.Best == nil {
+		return nil
+	}
+	return &Best{ID: e.Best.TrialID, Sequence: e.Best.Sequence, Metric: e.Best.Value}
+}
+
 // Counts are trials by state. As JSON all of NNI's states are there, zeros too,
 // so that scripts need not ask whether one is.
 type Counts map[trial.State]int
@@ -75,7 +90,7 @@ type event struct {
 	Reason *trial.Reason `json:"reason,omitempty"`
 	Trial  *Trial        `json:"trial,omitempty"`
 	Trials *Counts       `json:"trials,omitempty"`
-	Best   *record.Best  `json:"best,omitempty"`
+	Best   *Best         `json:"best,omitempty"`
 	Stderr *string       `json:"stderr,omitempty"`
 	Code   string        `json:"code,omitempty"`
 	Text   string        `json:"text,omitempty"`
@@ -112,7 +127,7 @@ func (e *Events) Show(now Snapshot) {
 
 func (e *Events) standing(name string, now record.Experiment) event {
 	trials := Counts(now.Counts)
-	standing := event{Event: name, Status: now.Status, Trials: &trials, Best: now.Best}
+	standing := event{Event: name, Status: now.Status, Trials: &trials, Best: BestOf(now)}
 	if !now.Reason.Zero() {
 		standing.Reason = &now.Reason
 	}

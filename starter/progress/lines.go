@@ -70,7 +70,13 @@ func greeting(start Start) string {
 }
 
 func summary(e record.Experiment) string {
-	parts := []string{done(e) + " done", counts(e)}
+	return strings.Join(append([]string{done(e) + " done", counts(e)}, outlook(e)...), "; ")
+}
+
+// outlook is what is worth knowing beside counts: the best result, how long it
+// still takes, and why nothing starts.
+func outlook(e record.Experiment) []string {
+	var parts []string
 	if text := best(e); text != "" {
 		parts = append(parts, text)
 	}
@@ -82,7 +88,7 @@ func summary(e record.Experiment) string {
 	} else if !e.Reason.Zero() {
 		parts = append(parts, words(e.Reason))
 	}
-	return strings.Join(parts, "; ")
+	return parts
 }
 
 func obituary(failed record.Trial, stderr string) string {

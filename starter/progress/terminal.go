@@ -88,8 +88,10 @@ func (t *Terminal) draw(lines []string) {
 
 func (t *Terminal) frame(now Snapshot) []string {
 	e := now.Experiment
-	lines := []string{t.bar(e)}
-	lines = append(lines, "  "+summary(e))
+	lines := []string{t.bar(e), "  " + counts(e)}
+	if parts := outlook(e); len(parts) > 0 {
+		lines = append(lines, "  "+strings.Join(parts, "; "))
+	}
 	if rows := t.rows(now); len(rows) > 1 {
 		table := Columns(rows)
 		lines = append(append(lines, ""), t.bold(table[0]))

@@ -1,0 +1,202 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/runner/rundir"
+	"github.com/perennial-ml/perennial/trial"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+const doctorHelp = `doctor looks at all that a run needs on this machine, and says of everything that
+is not as it should be how to mend it. It starts nothing.
+
+Exit codes: 0 experiments can run; 1 something must be mended first.`
+
+// finding is what doctor says about one thing.
+type finding struct {
+	Name  string `json:"name"`
+	State health `json:"state"`
+	Text  string `json:"text"`
+	Mend  string `json:"mend,omitempty"` // what to do, where something should be done
+}
+
+type health string
+
+const (
+	fine    health = "ok"
+	worth   health = "note" // works, with something worth knowing
+	failing health = "fail" // experiments cannot run
+)
+
+func (w World) doctorCommand() *cobra.Command {
+	var as *format
+	cmd := &cobra.Command{
+		Use: "doctor", Short: "Check this machine and say how to mend it", Long: doctorHelp,
+		Example: examples("starter doctor", "starter doctor --output json | jq '.[] | select(.state == \"fail\")'"), Args: atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			findings := w.examine(cmd.Context())
+			if err := w.print(*as, findings, func() [][]string { return findingRows(findings) }); err != nil {
+				return err
+			}
+			for _, found := range findings {
+				if found.State == failing {
+					return exit(ExitNoSuccess)
+				}
+			}
+			return nil
+		},
+	}
+	as = outputFlag(cmd)
+	return cmd
+}
+
+func findingRows(findings []finding) [][]string {
+	rows := [][]string{{"", "WHAT", "HOW IT IS"}}
+	for _, found := range findings {
+		rows = append(rows, []string{string(found.State), found.Name, found.Text})
+		if found.Mend != "" {
+			rows = append(rows, []string{"", "", "mend: " + found.Mend})
+		}
+	}
+	return rows
+}
+
+func (w World) examine(ctx context.Context) []finding {
+	findings := []finding{w.stateDirectory(), w.freeSpace(), w.recordHealth(), shell()}
+	findings = append(findings, w.platforms(ctx)...)
+	findings = append(findings, w.hostHealth(ctx)...)
+	return append(findings, w.python(ctx))
+}
+
+func (w World) stateDirectory() finding {
+	if err := w.Engine.Check(); err != nil {
+		return finding{"state directory", failing, err.Error(), "name another one by $PERENNIAL_HOME, on a local disk that you may write to"}
+	}
+	return finding{"state directory", fine, w.Home, ""}
+}
+
+// Free space below which doctor speaks up, in bytes.
+const (
+	tightSpace   = 2 << 30
+	tooLittleFor = 100 << 20
+)
+
+func (w World) freeSpace() finding {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(w.Home, &disk); err != nil {
+		return finding{"free space", worth, err.Error(), ""}
+	}
+	free := disk.Bavail * uint64(disk.Bsize)
+	text := fmt.Sprintf("%.1f GiB", float64(free)/(1<<30))
+	switch mend := "make room on the disk of " + w.Home; {
+	case free < tooLittleFor:
+		return finding{"free space", failing, text, mend}
+	case free < tightSpace:
+		return finding{"free space", worth, text, mend}
+	}
+	return finding{"free space", fine, text, ""}
+}
+
+func (w World) recordHealth() finding {
+	store, err := record.OpenReadOnly(RecordFile(w.Home))
+	switch {
+	case errors.Is(err, record.ErrNotFound):
+		return finding{"record", fine, "none yet", ""}
+	case errors.Is(err, record.ErrNewer):
+		return finding{"record", failing, err.Error(), "use the newer starter"}
+	case err != nil:
+		return finding{"record", failing, err.Error(), "put a backup of " + RecordFile(w.Home) + " in its place"}
+	}
+	defer store.Close()
+	return finding{"record", fine, RecordFile(w.Home), ""}
+}
+
+func shell() finding {
+	if path := rundir.Shell(); runnable(path) {
+		return finding{"shell", fine, path, ""}
+	}
+	return finding{"shell", failing, rundir.Shell() + " is not there, and trials are shell commands", "install bash"}
+}
+
+// platforms asks every platform what is not as it should be.
+func (w World) platforms(ctx context.Context) []finding {
+	var findings []finding
+	reasons := w.Engine.Probe(ctx)
+	for _, name := range slices.Sorted(maps.Keys(reasons)) {
+		what := "platform " + name
+		if len(reasons[name]) == 0 {
+			findings = append(findings, finding{what, fine, "ready", ""})
+		}
+		for _, reason := range reasons[name] {
+			findings = append(findings, finding{what, severity(reason), reason.Text, ""})
+		}
+	}
+	return findings
+}
+
+// severity tells what keeps trials from running from what is merely worth knowing.
+func severity(reason trial.Reason) health {
+	if reason.Code == "disk-low" || reason.Code == "logout-kills" {
+		return worth
+	}
+	return failing
+}
+
+func (w World) hostHealth(ctx context.Context) []finding {
+	host, err := w.Engine.Find(ctx)
+	if errors.Is(err, ErrNoHost) {
+		return []finding{{"host", fine, "none is running; run starts one", ""}}
+	}
+	if err != nil {
+		return []finding{{"host", failing, err.Error(), "starter serve --stop, then starter serve --detach"}}
+	}
+	found := []finding{{"host", fine, fmt.Sprintf("process %d, version %s, log %s", host.PID, host.Version, host.Log), ""}}
+	return append(found, w.temporalHealth(ctx, host))
+}
+
+func (w World) temporalHealth(ctx context.Context, host Host) finding {
+	brief, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	client, err := w.Engine.Connect(brief, host)
+	if err != nil {
+		return finding{"Temporal", failing, err.Error(), "starter serve --stop, then look into " + host.Log}
+	}
+	client.Close()
+	return finding{"Temporal", fine, host.Address + " answers", ""}
+}
+
+// python is for information: only trials written in it need it.
+func (w World) python(ctx context.Context) finding {
+	brief, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	program := "python3"
+	for _, folder := range filepath.SplitList(w.Getenv("PATH")) {
+		if path := filepath.Join(folder, program); runnable(path) {
+			program = path
+			break
+		}
+	}
+	// The version is read from the package's metadata: importing nni takes seconds.
+	probe := exec.CommandContext(brief, program, "-c", "import sys, importlib.metadata as m\nprint(sys.version.split()[0])\nprint(m.version('nni'))")
+	probe.Env = w.Env
+	output, err := probe.Output()
+	lines := strings.Fields(string(output))
+	switch {
+	case len(lines) == 2 && err == nil:
+		return finding{"Python", fine, lines[0] + " with nni " + lines[1], ""}
+	case len(lines) == 1:
+		return finding{"Python", worth, lines[0] + " without nni; only trials that import nni need it", "python3 -m venv .venv && .venv/bin/pip install nni"}
+	}
+	return finding{"Python", worth, "no python3; only trials written in Python need it", "apt install python3 python3-venv"}
+}

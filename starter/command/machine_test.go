@@ -1,0 +1,109 @@
+package command
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+func TestEveryCommandHasHelpWithExamples(t *testing.T) {
+	s := newStage(t)
+	var all strings.Builder
+	each(s.root(), func(cmd *cobra.Command) {
+		args := append(strings.Fields(cmd.CommandPath())[1:], "--help")
+		require.Equal(t, ExitDone, s.run(args...))
+		require.Contains(t, s.out.String(), "\nExamples:\n", cmd.CommandPath())
+		all.WriteString("=== " + cmd.CommandPath() + "\n" + s.out.String() + "\n")
+	})
+	golden(t, "help.txt", all.String())
+}
+
+// each visits a command and all below it that users see.
+func each(cmd *cobra.Command, visit func(*cobra.Command)) {
+	visit(cmd)
+	for _, below := range cmd.Commands() {
+		if below.IsAvailableCommand() {
+			each(below, visit)
+		}
+	}
+}
+
+func TestMistypedCommandsAndFlagsAreExplained(t *testing.T) {
+	s := newStage(t)
+	for name, args := range map[string][]string{"typo-command.txt": {"rum", "x.yml"}, "typo-flag.txt": {"ls", "--outptu", "json"},
+		"bad-output.txt": {"ls", "--output", "xml"}, "run-without-file.txt": {"run"}, "follow-as-yaml.txt": {"run", "x.yml", "-o", "yaml"}} {
+		require.Equal(t, ExitBadInput, s.run(args...), name)
+		golden(t, name, s.err.String())
+		require.Empty(t, s.out.String())
+	}
+}
+
+func TestInitWritesAnExperimentThatIsValidAndOverwritesNothing(t *testing.T) {
+	s := newStage(t)
+	directory := filepath.Join(t.TempDir(), "new", "experiment")
+	require.Equal(t, ExitDone, s.run("init", directory), s.err.String())
+	require.Equal(t, ExitDone, s.run("validate", filepath.Join(directory, "experiment.yml")), s.err.String())
+	require.Empty(t, s.err.String())
+	require.NoError(t, os.Remove(filepath.Join(directory, "experiment.yml")))
+	require.Equal(t, ExitBadInput, s.run("init", directory))
+	require.Contains(t, s.err.String(), "search_space.json is there already; nothing was written")
+	require.NoFileExists(t, filepath.Join(directory, "experiment.yml"))
+}
+
+func TestValidateListsFaultsForEditors(t *testing.T) {
+	s := newStage(t)
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile("experiment.yml", []byte(goodExperiment("echo")+"trialConcurency: 3\n"), 0o600))
+	require.Equal(t, ExitBadInput, s.run("validate", "experiment.yml", "--output", "json"))
+	golden(t, "validate-faults.json", s.out.String())
+	require.Empty(t, s.err.String())
+}
+
+func TestServeStopEndsTheHostAndSaysSoWhereThereIsNone(t *testing.T) {
+	s := newStage(t)
+	require.Equal(t, ExitDone, s.run("serve", "--stop"))
+	require.Equal(t, "the host has ended; trials go on, and the next host finds them\n", s.out.String())
+	require.Equal(t, ExitDone, s.run("serve", "--stop"))
+	require.Equal(t, "no host is running\n", s.out.String())
+	require.Equal(t, ExitDone, s.run("serve", "--detach"))
+	require.Equal(t, 1, s.started)
+	require.Equal(t, ExitDone, s.run("serve", "--print-unit"))
+	require.Equal(t, "[Service]\n", s.out.String())
+}
+
+func TestDoctorFindsWhatMustBeMended(t *testing.T) {
+	s := newStage(t)
+	require.Equal(t, ExitDone, s.run("doctor", "-o", "json"), s.out.String())
+	var findings []finding
+	require.NoError(t, json.Unmarshal([]byte(s.out.String()), &findings))
+	require.Contains(t, findings, finding{Name: "platform fake", State: worth, Text: "only 3 MiB are free"})
+	require.Contains(t, findings, finding{Name: "Temporal", State: fine, Text: "127.0.0.1:40001 answers"})
+	require.NoError(t, os.WriteFile(RecordFile(s.World.Home), []byte(strings.Repeat("not a database ", 100)), 0o600))
+	require.Equal(t, ExitNoSuccess, s.run("doctor"))
+	require.Regexp(t, `(?m)^fail +record +.*the record is damaged`, s.out.String())
+	require.Contains(t, s.out.String(), "mend: put a backup")
+}
+
+func TestVersionTellsWhichBuildThisIs(t *testing.T) {
+	s := newStage(t)
+	require.Equal(t, ExitDone, s.run("version"))
+	require.Regexp(t, `^starter devel \(go1\.\d+`, s.out.String())
+	require.Equal(t, ExitDone, s.run("version", "--output", "json"))
+	require.Contains(t, s.out.String(), `"version": "devel"`)
+}
+
+func TestCompletionKnowsCommandsAndExperiments(t *testing.T) {
+	s := newStage(t)
+	s.accepted(anID)
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		require.Equal(t, ExitDone, s.run("completion", shell))
+		require.Contains(t, s.out.String(), "starter")
+	}
+	require.Equal(t, ExitDone, s.run("__complete", "show", ""))
+	require.Contains(t, s.out.String(), anID+"\tRUNNING demo\n")
+}

@@ -1,0 +1,131 @@
+package command
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/perennial-ml/perennial/metrics"
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/trial"
+	"github.com/stretchr/testify/require"
+)
+
+func TestReadingCommandsPrintWhatScriptsAndPeopleRelyOn(t *testing.T) {
+	s := newStage(t)
+	s.told(anID)
+	for name, args := range map[string][]string{
+		"trials.json": {"trials", anID, "--output", "json"}, "trials.yaml": {"trials", anID, "-o", "yaml"}, "trials.txt": {"trials", anID},
+		"show.json": {"show", anID, "--output", "json"}, "show.txt": {"show", anID},
+		"ls.json": {"ls", "--output", "json"}, "ls.txt": {"ls"},
+		"export.json": {"export", anID}, "export-intermediate.json": {"export", anID, "--format", "json", "--intermediate"},
+		"export.csv": {"export", anID, "--format", "csv"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, ExitDone, s.run(args...), s.err.String())
+			golden(t, name, s.out.String())
+		})
+	}
+}
+
+func TestShowLeavesTemporalEmptyWhileNoHostRuns(t *testing.T) {
+	s := newStage(t)
+	s.told(anID)
+	s.die()
+	require.Equal(t, ExitDone, s.run("show", anID, "-o", "json"))
+	var view struct{ Temporal map[string]string }
+	require.NoError(t, json.Unmarshal([]byte(s.out.String()), &view))
+	require.Equal(t, map[string]string{"address": "", "namespace": "", "webUI": "", "tokenFile": "",
+		"workflowId": "experiment-" + anID}, view.Temporal)
+	require.Zero(t, s.started, "reading starts no host")
+}
+
+func TestExportWritesAFileInOneStep(t *testing.T) {
+	s := newStage(t)
+	s.told(anID)
+	file := filepath.Join(t.TempDir(), "results.csv")
+	require.Equal(t, ExitDone, s.run("export", anID, "--format", "csv", "--file", file))
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Contains(t, string(content), "reward,trialJobId\n")
+	entries, err := os.ReadDir(filepath.Dir(file))
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+}
+
+func TestExportKeepsNumbersAsTheyWereAndRenamesWhatCollides(t *testing.T) {
+	s := newStage(t)
+	story := s.accepted(anID)
+	story.asks(0, `{"x": 5.0, "n": 12345678901234567890}`)
+	key := story.runs(0)
+	story.reports(key, 1, metrics.Final, `{"default": 1, "x": NaN}`)
+	story.ends(key, trial.Ended{State: trial.Succeeded, Value: number(1)})
+	require.Equal(t, ExitDone, s.run("export", anID, "--format", "csv"))
+	require.Contains(t, s.out.String(), "5.0,12345678901234567890")
+	require.Equal(t, ExitDone, s.run("export", anID))
+	require.Contains(t, s.out.String(), `"value": "{\"default\": 1, \"x\": NaN}"`)
+}
+
+func TestTheExperimentMayBeLeftOutWhereOnlyOneIsActive(t *testing.T) {
+	s := newStage(t)
+	s.accepted("aaaaaaaa").finishes(record.Done)
+	s.accepted(anID)
+	require.Equal(t, ExitDone, s.run("show", "-o", "json"))
+	require.Contains(t, s.out.String(), `"id": "k3v9x2ab"`)
+	require.Equal(t, "experiment k3v9x2ab, the only one\n", s.err.String())
+}
+
+func TestAnExperimentIsNamedByAPrefixThatOnlyItHas(t *testing.T) {
+	s := newStage(t)
+	s.accepted("k3v9x2ab")
+	s.accepted("k3zzzzzz")
+	require.Equal(t, ExitDone, s.run("show", "K3V"))
+	require.Equal(t, ExitBadInput, s.run("show", "k3"))
+	golden(t, "prefix-of-two.txt", s.err.String())
+	require.Equal(t, ExitBadInput, s.run("show", "nope"))
+	golden(t, "no-such-experiment.txt", s.err.String())
+	require.Equal(t, ExitBadInput, s.run("trials"))
+	golden(t, "two-experiments.txt", s.err.String())
+}
+
+func TestReadingWithoutAnyExperimentSaysHowToBegin(t *testing.T) {
+	s := newStage(t)
+	s.World.Home = "/nowhere/state"
+	require.Equal(t, ExitBadInput, s.run("ls"))
+	golden(t, "no-state.txt", s.err.String())
+}
+
+func TestLogsPrintsAStreamOfATrialByNumberOrId(t *testing.T) {
+	s := newStage(t)
+	story := s.told(anID)
+	story.writes(trial.Key{Experiment: anID, Sequence: 2, Attempt: 1}, "stdout", "first\n")
+	story.writes(trial.Key{Experiment: anID, Sequence: 2, Attempt: 2}, "stdout", "second\n")
+	require.Equal(t, ExitDone, s.run("logs", "2"))
+	require.Equal(t, "second\n", s.out.String())
+	require.Equal(t, ExitDone, s.run("logs", anID, trial.ID(anID, 2), "--attempt", "1"))
+	require.Equal(t, "first\n", s.out.String())
+	require.Equal(t, ExitDone, s.run("logs", "1", "--stderr"))
+	require.Contains(t, s.out.String(), "boom\n")
+	require.Equal(t, ExitBadInput, s.run("logs", "3"))
+	golden(t, "logs-of-a-waiting-trial.txt", s.err.String())
+	require.Equal(t, ExitBadInput, s.run("logs", anID))
+	golden(t, "logs-without-a-trial.txt", s.err.String())
+}
+
+func TestLogsFollowsATrialToItsEndOverAttempts(t *testing.T) {
+	s := newStage(t)
+	story := s.accepted(anID)
+	story.asks(0, `{}`)
+	code := make(chan int)
+	go func() { code <- s.run("logs", "0", "--follow") }()
+	first := story.runs(0)
+	story.writes(first, "stdout", "one\n")
+	require.Eventually(t, func() bool { return s.out.String() == "one\n" }, patience, s.Tick)
+	require.NoError(t, s.store().Settle(t.Context(), first, record.Settlement{Outcome: record.OutcomeFault}))
+	second := story.runs(0)
+	story.writes(second, "stdout", "two\n")
+	story.ends(second, trial.Ended{State: trial.Succeeded})
+	require.Equal(t, ExitDone, <-code)
+	require.Equal(t, "one\ntwo\n", s.out.String())
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/perennial-ml/perennial/embedded"
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/platforms/all"
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/runner/binary"
+	"github.com/perennial-ml/perennial/starter/command"
+	"github.com/perennial-ml/perennial/starter/host"
+	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/workflows"
+	"go.temporal.io/sdk/client"
+)
+
+// engine is the host process and its Temporal server, as commands see them.
+type engine struct{ home string }
+
+var _ command.Engine = (*engine)(nil)
+
+// Check implements command.Engine.
+func (e *engine) Check() error {
+	_, err := host.Open(e.home)
+	return err
+}
+
+// Find implements command.Engine. It makes no state directory.
+func (e *engine) Find(context.Context) (command.Host, error) {
+	if _, err := os.Stat(e.home); errors.Is(err, fs.ErrNotExist) {
+		return command.Host{}, command.ErrNoHost
+	}
+	dir, err := host.Open(e.home)
+	if err != nil {
+		return command.Host{}, err
+	}
+	info, alive, err := host.Find(dir)
+	if err == nil && !alive {
+		err = command.ErrNoHost
+	}
+	return seen(dir, info), err
+}
+
+// Ensure implements command.Engine.
+func (e *engine) Ensure(ctx context.Context) (command.Host, error) {
+	dir, err := host.Open(e.home)
+	if err != nil {
+		return command.Host{}, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return command.Host{}, err
+	}
+	say := func(line string) { io.WriteString(os.Stderr, line+"\n") }
+	info, err := host.Ensure(ctx, dir, host.Starter{Path: program, Version: command.Version, Say: say})
+	return seen(dir, info), err
+}
+
+func seen(dir host.Dir, info host.Info) command.Host {
+	return command.Host{PID: info.PID, Version: info.Version, Address: info.Address, Namespace: info.Namespace,
+		WebUI: info.WebUI, TokenFile: info.TokenFile, Log: dir.LogFile()}
+}
+
+// Stop implements command.Engine.
+func (e *engine) Stop(ctx context.Context) error {
+	if _, err := e.Find(ctx); err != nil {
+		return err
+	}
+	dir, err := host.Open(e.home)
+	if err != nil {
+		return err
+	}
+	return host.Stop(ctx, dir)
+}
+
+// Connect implements command.Engine.
+func (e *engine) Connect(ctx context.Context, _ command.Host) (command.Client, error) {
+	dir, err := host.Open(e.home)
+	if err != nil {
+		return nil, err
+	}
+	info, _, err := host.Find(dir)
+	if err != nil {
+		return nil, err
+	}
+	options, err := info.ClientOptions()
+	if err != nil {
+		return nil, err
+	}
+	id, err := e.recordID(ctx)
+	if err != nil {
+		return nil, err
+	}
+	temporal, err := client.DialContext(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return connection{workflows.Client{Temporal: temporal, Queues: workflows.Queues{Record: id}}}, nil
+}
+
+// recordID waits for the record, which a host that is just starting makes after
+// it can be found.
+func (e *engine) recordID(ctx context.Context) (string, error) {
+	for {
+		store, err := record.OpenReadOnly(command.RecordFile(e.home))
+		if err == nil {
+			defer store.Close()
+			return store.ID(), nil
+		}
+		if !errors.Is(err, record.ErrNotFound) {
+			return "", err
+		}
+		select {
+		case <-ctx.Done():
+			return "", err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+type connection struct{ workflows.Client }
+
+// Close implements command.Client.
+func (c connection) Close() { c.Temporal.Close() }
+
+// Probe implements command.Engine.
+func (e *engine) Probe(ctx context.Context) map[string][]trial.Reason {
+	// A runner that cannot be had is what the platform then finds missing.
+	runner, _ := binary.Install(filepath.Join(e.home, "runner"))
+	reasons := map[string][]trial.Reason{}
+	for name, construct := range all.All(all.Options{Runner: runner, StateDirectory: e.home}) {
+		platform := construct()
+		defer platform.Close()
+		reasons[name] = nil
+		if probing, can := platform.(platforms.WithProbe); can {
+			reasons[name] = probing.Probe(ctx)
+		}
+	}
+	return reasons
+}
+
+// Link implements command.Engine.
+func (e *engine) Link(at command.Host, page string) string {
+	dir, err := host.Open(e.home)
+	if err != nil {
+		return at.WebUI + page
+	}
+	token, err := dir.Token()
+	if err != nil {
+		return at.WebUI + page
+	}
+	return embedded.Link(at.WebUI, token, page)
+}
+
+// Unit implements command.Engine.
+func (e *engine) Unit(out io.Writer) error {
+	dir, err := host.Open(e.home)
+	if err != nil {
+		return err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return host.PrintUnit(out, program, dir)
+}

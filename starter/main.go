@@ -1,0 +1,45 @@
+// Starter runs machine-learning experiments that survive the plug being pulled.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/perennial-ml/perennial/starter/command"
+	"github.com/perennial-ml/perennial/starter/host"
+	"golang.org/x/term"
+)
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// A second Ctrl-C ends the program at once.
+	context.AfterFunc(ctx, stop)
+	home, err := host.Directory(os.Getenv)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		return command.ExitBadInput
+	}
+	return command.Main(ctx, command.World{
+		Args: os.Args[1:], Env: os.Environ(), Home: home,
+		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Width: width,
+		Now: time.Now, Tick: time.Second / 4, Patience: 2 * time.Minute,
+		Build: build(), Engine: &engine{home: home},
+	})
+}
+
+// width is the number of columns of the terminal on standard output, 0 where it
+// is none.
+func width() int {
+	columns, _, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil {
+		return 0
+	}
+	return columns
+}

@@ -1,0 +1,129 @@
+package progress
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"charm.land/lipgloss/v2"
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/trial"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	noon  = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
+	start = Start{ID: "k3v9x2ab", Name: "demo", WebUI: "http://127.0.0.1:1/x"}
+)
+
+func aSnapshot() Snapshot {
+	open := []record.Trial{
+		{Sequence: 2, ID: "abcde", State: trial.Running, Started: noon.Add(-time.Minute), Attempts: 2,
+			Reason: trial.Reason{Code: "runner-died", Text: "its runner died"}},
+		{Sequence: 3, ID: "fghij", State: trial.Waiting, Asked: noon.Add(-2 * time.Second), Reason: trial.Reason{Code: "no-gpu", Text: "all 4 GPUs are busy"}},
+	}
+	return Snapshot{Now: noon, Open: open, Changed: open[:1], Experiment: record.Experiment{
+		ID: "k3v9x2ab", Status: record.Running, MaxTrials: 10, Asked: 4, Driven: 10 * time.Minute,
+		Counts: map[trial.State]int{trial.Succeeded: 1, trial.Failed: 1, trial.Running: 1, trial.Waiting: 1},
+		Best:   &record.Best{Sequence: 0, TrialID: "zzzzz", Value: 0.974}}}
+}
+
+func TestATerminalShowsHowMuchIsDoneWhatRunsAndWhyOthersWait(t *testing.T) {
+	var out bytes.Buffer
+	display := NewTerminal(&out, func() int { return 100 })
+	display.Show(aSnapshot())
+	require.Equal(t, strings.Join([]string{
+		"  RUNNING ██████████░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░ 2 of 10",
+		"  1 WAITING, 1 RUNNING, 1 SUCCEEDED, 1 FAILED",
+		"  best 0.974 by trial 0 (zzzzz); about 40m 0s left",
+		"",
+		"  TRIAL  ID     STATE    FOR    ATTEMPT  WHY",
+		"  2      abcde  RUNNING  1m 0s  2        its runner died",
+		"  3      fghij  WAITING  2s     0        all 4 GPUs are busy",
+		"",
+	}, "\n"), out.String())
+}
+
+func TestATerminalDrawsOverItsLastFrameAndNeverWiderThanItIs(t *testing.T) {
+	var out bytes.Buffer
+	display := NewTerminal(&out, func() int { return 40 }).Coloured()
+	display.Show(aSnapshot())
+	drawn := strings.Count(out.String(), "\n")
+	for line := range strings.Lines(out.String()) {
+		require.LessOrEqual(t, lipgloss.Width(strings.TrimSuffix(line, "\n")), 40)
+	}
+	out.Reset()
+	display.Show(aSnapshot())
+	require.True(t, strings.HasPrefix(out.String(), "\x1b["+string(rune('0'+drawn))+"A\r\x1b[J"))
+	out.Reset()
+	display.Say("host-died", "the host is gone")
+	require.Contains(t, out.String(), "\x1b[Jthe host is gone\n", "a notice stands above the frame")
+}
+
+func TestManyOpenTrialsAreCountedAndNotListed(t *testing.T) {
+	var out bytes.Buffer
+	now := aSnapshot()
+	for n := range 20 {
+		now.Open = append(now.Open, record.Trial{Sequence: 10 + n, State: trial.Running, Started: noon})
+	}
+	display := NewTerminal(&out, func() int { return 100 })
+	display.Begin(start)
+	display.Show(now)
+	require.Contains(t, out.String(), "and 14 more: starter trials k3v9x2ab\n")
+}
+
+func TestPlainLinesComeAtStateChangesAndElseEveryTenSeconds(t *testing.T) {
+	var out bytes.Buffer
+	display := NewLines(&out)
+	lines := func(after time.Duration, changed []record.Trial) int {
+		out.Reset()
+		now := aSnapshot()
+		now.Now, now.Changed = noon.Add(after), changed
+		display.Show(now)
+		return strings.Count(out.String(), "\n")
+	}
+	require.Equal(t, 1, lines(0, nil))
+	require.Equal(t, 0, lines(9*time.Second, nil))
+	require.Equal(t, 1, lines(9*time.Second, aSnapshot().Changed))
+	require.Equal(t, "trial 2 (abcde) RUNNING, attempt 2: its runner died\n", out.String())
+	require.Equal(t, 1, lines(10*time.Second, nil))
+}
+
+func TestEventsAreOneObjectALineWithTheirKindAndTheExperiment(t *testing.T) {
+	var out bytes.Buffer
+	display := NewEvents(&out)
+	display.Begin(start)
+	display.Show(aSnapshot())
+	display.Failure(aSnapshot().Open[0], "boom\n")
+	display.Say("host-died", "the host is gone")
+	display.Detach(start.ID)
+	var kinds []string
+	for line := range strings.Lines(out.String()) {
+		var event struct{ Event, ID string }
+		require.NoError(t, json.Unmarshal([]byte(line), &event))
+		require.Equal(t, "k3v9x2ab", event.ID)
+		kinds = append(kinds, event.Event)
+	}
+	require.Equal(t, []string{"started", "trial", "progress", "first-failure", "notice", "detached"}, kinds)
+}
+
+func TestTheTimeLeftIsByPaceOrByTheLimitWhicheverEndsFirst(t *testing.T) {
+	e := aSnapshot().Experiment
+	left, known := Remaining(e)
+	require.True(t, known)
+	require.Equal(t, 40*time.Minute, left)
+	e.MaxDuration = 15 * time.Minute
+	left, _ = Remaining(e)
+	require.Equal(t, 5*time.Minute, left)
+	_, known = Remaining(record.Experiment{})
+	require.False(t, known)
+}
+
+func TestSpansHaveTwoUnits(t *testing.T) {
+	for want, d := range map[string]time.Duration{"0s": -time.Second, "59s": 59 * time.Second, "1m 1s": 61 * time.Second,
+		"2h 3m": 123 * time.Minute, "3d 1h": 73 * time.Hour} {
+		require.Equal(t, want, Span(d))
+	}
+}
