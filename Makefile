@@ -5,7 +5,6 @@
 SHELL := /bin/bash
 export GOTOOLCHAIN := auto
 export GOFLAGS := -buildvcs=false
-export CGO_CFLAGS := -O2 -Wno-deprecated-declarations
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X github.com/perennial-ml/perennial/starter/command.Version=$(VERSION)
@@ -28,13 +27,14 @@ toolchain:
 build: toolchain bin/starter
 
 runner/binary/built/perennial-runner-linux-%: $(GOSOURCES) go.mod
-	@mkdir -p $(@D)
-	CGO_ENABLED=0 GOOS=linux GOARCH=$* go build -trimpath -ldflags "-s -w" -o $@ ./runner/perennial-runner
+	@mkdir -p bin $(@D)
+	CGO_ENABLED=0 GOOS=linux GOARCH=$* go build -trimpath -ldflags "-s -w" -o bin/perennial-runner-linux-$* ./runner/perennial-runner
+	gzip -9nc bin/perennial-runner-linux-$* > $@.new && mv $@.new $@
 
 bin/starter: $(RUNNERS) $(GOSOURCES) go.mod go.sum
 	@test -d "$$(go env GOCACHE)" && [ "$$(du -sm "$$(go env GOCACHE)" 2>/dev/null | cut -f1)" -gt 1500 ] || \
 		echo "The first build compiles the Temporal server: about seven minutes and 6 GB of disk on two cores."
-	go build -trimpath -ldflags "$(LDFLAGS)" -o $@ ./starter
+	go build -ldflags "$(LDFLAGS)" -o $@ ./starter
 
 $(VENV)/ready: examples/digits/requirements.txt
 	@python3 -m venv $(VENV) || { echo "Python's venv is missing. On Debian: apt-get install python3-venv"; exit 1; }

@@ -1,0 +1,254 @@
+package endtoend
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAStateDirectoryThatCannotBeWrittenIsRefused(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		Skip(t, "setpriv needs root")
+	}
+	h := NewHome(t)
+	file := h.Experiment(short(1, 1))
+	require.NoError(t, os.Mkdir(h.Dir, 0o755))
+	require.NoError(t, os.Chmod(filepath.Dir(h.Dir), 0o755))
+	// The program may lie where that user cannot go.
+	program := filepath.Join(h.Work, "starter")
+	copied, err := exec.Command("cp", Program(t), program).CombinedOutput()
+	require.NoError(t, err, "%s", copied)
+	command := exec.Command("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", program, "run", file)
+	command.Env = append(os.Environ(), "PERENNIAL_HOME="+h.Dir, "HOME=/nonexistent")
+	out, err := command.CombinedOutput()
+	require.Error(t, err)
+	require.Equal(t, 2, command.ProcessState.ExitCode(), "%s", out)
+	require.Contains(t, string(out), "cannot be written")
+	require.Contains(t, string(out), "PERENNIAL_HOME")
+	require.Empty(t, listing(t, h.Dir))
+}
+
+func listing(t *testing.T, directory string) (names []string) {
+	entries, err := os.ReadDir(directory)
+	require.NoError(t, err)
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+func TestAStateDirectoryOfANewerVersionIsRefusedAndLeftAlone(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	file := h.Experiment(short(1, 1))
+	require.NoError(t, os.MkdirAll(h.Dir, 0o700))
+	format := filepath.Join(h.Dir, "format")
+	require.NoError(t, os.WriteFile(format, []byte("{\"format\":99}\n"), 0o600))
+	result := h.Run("run", file)
+	require.Equal(t, 2, result.Code, "%+v", result)
+	require.Contains(t, result.Stderr, "newer starter")
+	content, err := os.ReadFile(format)
+	require.NoError(t, err)
+	require.Equal(t, "{\"format\":99}\n", string(content))
+	require.Empty(t, h.Processes())
+	require.NoDirExists(t, filepath.Join(h.Dir, "experiments"))
+}
+
+func TestHostsThatRaceForOneDirectoryAgreeOnOne(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	results := make([]Result, 6)
+	var racing sync.WaitGroup
+	for i := range results {
+		racing.Go(func() { results[i] = h.Run("serve", "--detach") })
+	}
+	racing.Wait()
+	for _, result := range results {
+		require.Zero(t, result.Code, "%+v", result)
+		require.Equal(t, strings.Fields(results[0].Stdout)[:2], strings.Fields(result.Stdout)[:2], "all found the same host")
+	}
+	h.Await("the losers' end", func() bool { return len(h.Processes(Host)) == 1 })
+	second := h.Run("serve")
+	require.Equal(t, 4, second.Code, "%+v", second)
+	require.Contains(t, second.Stderr, "already serves")
+	h.RequireNothingLeft()
+}
+
+// damage overwrites the beginning of a file, SQLite's header and schema.
+func damage(t *testing.T, path string) []byte {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer file.Close()
+	_, err = file.WriteAt([]byte(strings.Repeat("garbage!", 1024)), 0)
+	require.NoError(t, err)
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return content
+}
+
+func TestADamagedRecordIsRefusedAndLeftAlone(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	file := h.Experiment(short(1, 1))
+	require.Zero(t, h.Follow(file).Wait(Patience))
+	h.RequireNothingLeft()
+	path := filepath.Join(h.Dir, "record.sqlite")
+	damaged := damage(t, path)
+	for _, words := range [][]string{{"run", file}, {"ls"}, {"resume"}} {
+		result := h.Run(words...)
+		require.Equal(t, 2, result.Code, "%v: %+v", words, result)
+		require.Contains(t, result.Stderr, path, "%v", words)
+	}
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, damaged, content)
+	require.Empty(t, h.Processes(Host, Runner))
+}
+
+func TestADamagedTemporalDatabaseLosesNothing(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	run := h.Follow(h.Experiment(long(4, 2)))
+	id := run.ID()
+	h.AwaitRunning(id, 2)
+	run.Signal(syscall.SIGSTOP)
+	h.KillAndAwait(Host)
+	databases, err := filepath.Glob(filepath.Join(h.Dir, "temporal", "*.db"))
+	require.NoError(t, err)
+	require.NotEmpty(t, databases)
+	damage(t, databases[0])
+	refused := h.Run("serve", "--detach")
+	require.Equal(t, 4, refused.Code, "%+v", refused)
+	require.Contains(t, refused.Stderr, databases[0])
+	// The message says that the way out is to move it away.
+	require.NoError(t, os.RemoveAll(filepath.Join(h.Dir, "temporal")))
+	run.Signal(syscall.SIGCONT)
+	require.Equal(t, "DONE", run.Finished(2*Patience).Status)
+	h.RequireExactlyOnce(id, 4, nil)
+	h.RequireNothingLeft()
+}
+
+func TestADiskThatIsFullWhileTrialsRunLosesNothing(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		Skip(t, "a small tmpfs needs root")
+	}
+	h := NewHome(t)
+	require.NoError(t, os.Mkdir(h.Dir, 0o700))
+	out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=96m,mode=700", "tmpfs", h.Dir).CombinedOutput()
+	if err != nil {
+		Skip(t, "no tmpfs could be mounted: %v %s", err, out)
+	}
+	t.Cleanup(func() { h.KillAll(); _ = exec.Command("umount", "--lazy", h.Dir).Run() })
+	run := h.Follow(h.Experiment(Plan{Trials: 6, Concurrency: 2, Steps: "8", Pause: "0.5"}))
+	id := run.ID()
+	h.AwaitRunning(id, 2)
+	filler := filepath.Join(h.Dir, "filler")
+	fill(t, filler)
+	h.Await("the first trials' own end", func() bool { return ended(h) >= 2 })
+	result := h.Run("show", id)
+	t.Logf("show on a full disk: %d %s%s", result.Code, result.Stdout, result.Stderr)
+	require.NoError(t, os.Remove(filler))
+	require.Equal(t, "DONE", run.Finished(3*Patience).Status)
+	h.RequireExactlyOnce(id, 6, nil)
+	h.RequireNothingLeft()
+}
+
+// fill takes every byte that is left.
+func fill(t *testing.T, path string) {
+	file, err := os.Create(path)
+	require.NoError(t, err)
+	defer file.Close()
+	for size := 1 << 20; size > 0; {
+		if _, err := file.Write(make([]byte, size)); err != nil {
+			size /= 2
+		}
+	}
+}
+
+// ended counts the attempts that came to their end.
+func ended(h *Home) (count int) {
+	for _, attempts := range h.Ledger() {
+		for _, ran := range attempts {
+			if ran.Ended {
+				count++
+			}
+		}
+	}
+	return count
+}
+
+func TestBadExperimentsStartNothing(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	good := h.Experiment(short(1, 1))
+	content, err := os.ReadFile(good)
+	require.NoError(t, err)
+	edit := func(old, new string) string {
+		require.Contains(t, string(content), old)
+		return h.Write(strings.Fields(new)[1]+".yml", strings.Replace(string(content), old, new, 1))
+	}
+	bad := map[string]string{
+		"missing.yml":      filepath.Join(h.Work, "missing.yml"),
+		"nowhere":          edit("trialCodeDirectory: .", "trialCodeDirectory: nowhere"),
+		"trialConcurrency": edit("trialConcurrency: 1", "trialConcurency: 1"),
+	}
+	for word, file := range bad {
+		result := h.Run("run", file)
+		require.Equal(t, 2, result.Code, "%s: %+v", word, result)
+		require.Contains(t, result.Stderr, word)
+	}
+	require.NoDirExists(t, h.Dir)
+	require.Empty(t, h.Processes())
+}
+
+func TestACommandThatDoesNotExistFailsItsTrialsAndSaysSo(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	h.Experiment(short(1, 1))
+	file := h.Write("experiment.yml", "searchSpaceFile: space.json\ntrialCommand: no-such-command --x\ntrialCodeDirectory: .\n"+
+		"trialConcurrency: 1\nmaxTrialNumber: 1\ntuner:\n  name: Random\ntrainingService:\n  platform: local\n")
+	run := h.Start("run", file, "--output", "json")
+	require.Equal(t, 1, run.Wait(Patience))
+	var said string
+	for _, event := range run.Events() {
+		said += event.Stderr
+	}
+	require.Contains(t, said, "no-such-command")
+	h.RequireNothingLeft()
+}
+
+func TestCtrlCDetachesAndTheExperimentGoesOn(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	run := h.Follow(h.Experiment(short(4, 2)))
+	id := run.ID()
+	h.AwaitRunning(id, 1)
+	run.Signal(syscall.SIGINT)
+	require.Equal(t, 130, run.Wait(Patience))
+	events := run.Events()
+	require.Equal(t, "detached", events[len(events)-1].Event)
+	h.Await("the end without anybody watching", func() bool { return h.Show(id).Status == "DONE" })
+	h.RequireExactlyOnce(id, 4, nil)
+	h.RequireNothingLeft()
+}
+
+func TestDetachReturnsAtOnceWithTheID(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	out := h.Must("run", h.Experiment(short(2, 2)), "--detach", "--output", "json")
+	var event Event
+	require.NoError(t, json.Unmarshal([]byte(out), &event), out)
+	require.NotEmpty(t, event.ID)
+	h.Await("the end", func() bool { return h.Show(event.ID).Status == "DONE" })
+	h.RequireExactlyOnce(event.ID, 2, nil)
+	h.RequireNothingLeft()
+}
