@@ -44,6 +44,7 @@ type Activities struct {
 	Environment func(experiment string) string // the caller's environment file, "" if none
 	Queue       func(platform string) string   // the task queue of a platform's activities
 	Logger      *slog.Logger
+	Resumed     func() // somebody said resume: what got lost is looked for at once; may be nil
 
 	algorithms sync.Map // experiment id → *algorithm
 }

@@ -92,6 +92,9 @@ func (a *Activities) Command(ctx context.Context, id string, command trial.Comma
 	if errors.As(err, &rejected) || errors.Is(err, record.ErrNotFound) {
 		return 0, rejection(err)
 	}
+	if err == nil && command.Name == trial.Resume && a.Resumed != nil {
+		a.Resumed()
+	}
 	return event.Number, err
 }
 

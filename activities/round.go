@@ -2,7 +2,9 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/perennial-ml/perennial/record"
@@ -28,9 +30,19 @@ type RoundRequest struct {
 
 // RoundAnswer is what happened since.
 type RoundAnswer struct {
-	Events []trial.Event `json:"events"` // after the request's cursor; asked ones without their parameters
-	Cursor int64         `json:"cursor"`
-	NoMore bool          `json:"noMore,omitempty"` // no further trial will be asked unless a command changes that
+	News   []News `json:"news"` // after the request's cursor
+	Cursor int64  `json:"cursor"`
+	NoMore bool   `json:"noMore,omitempty"` // no further trial will be asked unless a command changes that
+}
+
+// News is an event of the log as far as it concerns an experiment's workflow:
+// small, and decoded already, since workflows do not.
+type News struct {
+	Number   int64      `json:"number"`
+	Kind     trial.Kind `json:"kind"`
+	Sequence int        `json:"sequence"`
+	Command  string     `json:"command,omitempty"` // name of the command, where it is one
+	Count    int        `json:"count,omitempty"`   // what set-concurrency sets
 }
 
 // Round waits until something that concerns the experiment came after the cursor,
@@ -64,7 +76,7 @@ func (r *round) wait(ctx context.Context) (RoundAnswer, error) {
 	defer ticker.Stop()
 	for {
 		answer, err := r.look(ctx)
-		if err != nil || len(answer.Events) > 0 || answer.NoMore != r.NoMore {
+		if err != nil || len(answer.News) > 0 || answer.NoMore != r.NoMore {
 			return answer, errors.Join(err, r.count(context.WithoutCancel(ctx)))
 		}
 		select {
@@ -96,11 +108,38 @@ func (r *round) look(ctx context.Context) (RoundAnswer, error) {
 	}
 	news, err = r.Record.News(ctx, r.Experiment, r.Cursor)
 	news = news[:min(len(news), maxNews)]
-	answer := RoundAnswer{Events: news, Cursor: r.Cursor, NoMore: noMore}
-	if len(news) > 0 {
-		answer.Cursor = news[len(news)-1].Number
+	if err != nil {
+		return RoundAnswer{}, err
 	}
-	return answer, err
+	return answerOf(news, r.Cursor, noMore)
+}
+
+func answerOf(events []trial.Event, cursor int64, noMore bool) (RoundAnswer, error) {
+	answer := RoundAnswer{Cursor: cursor, NoMore: noMore}
+	for _, event := range events {
+		news, err := newsOf(event)
+		if err != nil {
+			return RoundAnswer{}, err
+		}
+		answer.News, answer.Cursor = append(answer.News, news), event.Number
+	}
+	return answer, nil
+}
+
+func newsOf(event trial.Event) (News, error) {
+	news := News{Number: event.Number, Kind: event.Kind, Sequence: event.Sequence}
+	if event.Kind != trial.KindCommand {
+		return news, nil
+	}
+	var command trial.Command
+	if err := json.Unmarshal(event.Data, &command); err != nil {
+		return news, fmt.Errorf("event %d: %w", event.Number, err)
+	}
+	news.Command = command.Name
+	if command.Name != trial.SetConcurrency {
+		return news, nil
+	}
+	return news, json.Unmarshal(command.Value, &news.Count)
 }
 
 // freed counts the slots that the news give back, less those they take.

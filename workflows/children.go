@@ -1,13 +1,13 @@
 package workflows
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/perennial-ml/perennial/activities"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
 )
@@ -67,22 +67,11 @@ func (e *experimentRun) start(n int) {
 	e.started++
 }
 
-// commandOf is the command that an event records, zero for other events.
-func commandOf(event trial.Event) (command trial.Command, err error) {
-	if event.Kind != trial.KindCommand {
-		return command, nil
-	}
-	if err = json.Unmarshal(event.Data, &command); err != nil {
-		return command, fmt.Errorf("event %d: %w", event.Number, err)
-	}
-	return command, nil
-}
-
 // obey applies a command that is on record.
-func (e *experimentRun) obey(command trial.Command) {
-	switch command.Name {
+func (e *experimentRun) obey(news activities.News) {
+	switch news.Command {
 	case trial.SetConcurrency:
-		_ = json.Unmarshal(command.Value, &e.Concurrency) // checked before it was recorded
+		e.Concurrency = news.Count
 	case trial.Pause:
 		e.Paused = true
 	case trial.Resume:

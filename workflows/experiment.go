@@ -165,9 +165,7 @@ func (e *experimentRun) drive() error {
 		if err != nil {
 			return err
 		}
-		if err := e.apply(answer); err != nil {
-			return err
-		}
+		e.apply(answer)
 	}
 }
 
@@ -200,43 +198,38 @@ func (e *experimentRun) round() (answer activities.RoundAnswer, err error) {
 
 // apply takes over what happened. What the record told of already when this run
 // began from it is not news.
-func (e *experimentRun) apply(answer activities.RoundAnswer) error {
-	for _, event := range answer.Events {
-		command, err := commandOf(event)
-		if err != nil {
-			return err
-		}
-		e.overtake(command)
-		if event.Number > e.Known {
-			e.take(event, command)
+func (e *experimentRun) apply(answer activities.RoundAnswer) {
+	for _, news := range answer.News {
+		e.overtake(news)
+		if news.Number > e.Known {
+			e.take(news)
 		}
 	}
 	e.Cursor, e.NoMore = answer.Cursor, answer.NoMore
-	return nil
 }
 
 // overtake notes whether the last word on a stop that is under way is a resume.
-func (e *experimentRun) overtake(command trial.Command) {
+func (e *experimentRun) overtake(news activities.News) {
 	switch {
 	case e.Status != record.Stopping:
-	case command.Name == trial.Resume:
+	case news.Command == trial.Resume:
 		e.Resumed = true
-	case command.Name == trial.Stop:
+	case news.Command == trial.Stop:
 		e.Resumed = false
 	}
 }
 
 // take takes over one event.
-func (e *experimentRun) take(event trial.Event, command trial.Command) {
-	switch event.Kind {
+func (e *experimentRun) take(news activities.News) {
+	switch news.Kind {
 	case trial.KindAsked:
-		e.want(event.Sequence)
+		e.want(news.Sequence)
 	case trial.KindUndriven:
-		e.again(event.Sequence)
+		e.again(news.Sequence)
 	case trial.KindEnded, trial.KindInterrupted:
-		e.forget(event.Sequence)
+		e.forget(news.Sequence)
 	case trial.KindCommand:
-		e.obey(command)
+		e.obey(news)
 	}
 }
 

@@ -3,7 +3,9 @@ package poller
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"reflect"
+	"slices"
 
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/record"
@@ -188,9 +190,13 @@ func (p *Poller) list(ctx context.Context, experiment string, missing []*watched
 		p.unreachable(ctx, missing, err)
 		return
 	}
-	byKey := map[trial.Key]platforms.Handle{}
-	for _, handle := range handles {
-		byKey[handle.Key] = handle
+	handles = slices.DeleteFunc(handles, func(handle platforms.Handle) bool {
+		return !slices.ContainsFunc(missing, func(w *watched) bool { return w.key == handle.Key })
+	})
+	byKey, err := p.begun(limited, handles)
+	if err != nil {
+		p.unreachable(ctx, missing, err)
+		return
 	}
 	for _, w := range missing {
 		if handle, found := byKey[w.key]; found {
@@ -199,6 +205,22 @@ func (p *Poller) list(ctx context.Context, experiment string, missing []*watched
 			p.missed(ctx, w)
 		}
 	}
+}
+
+// begun are the runs that exist. A half-made one is as good as none: Submit is
+// repeated and finishes it, which it would not do for one with a handle.
+func (p *Poller) begun(ctx context.Context, handles []platforms.Handle) (map[trial.Key]platforms.Handle, error) {
+	reports, err := p.platform.Poll(ctx, handles)
+	if err != nil || len(reports) != len(handles) {
+		return nil, errors.Join(err, ctx.Err())
+	}
+	byKey := map[trial.Key]platforms.Handle{}
+	for i, handle := range handles {
+		if reports[i].Phase != platforms.Absent {
+			byKey[handle.Key] = handle
+		}
+	}
+	return byKey, nil
 }
 
 func (p *Poller) found(ctx context.Context, w *watched, handle platforms.Handle) {
