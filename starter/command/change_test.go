@@ -77,7 +77,7 @@ func TestResumeTakesTheStoppedExperimentAndFollowsItToTheEnd(t *testing.T) {
 	s.acts(trial.Resume, func(*story) { succeeds(&story{s, anID}) })
 	require.Equal(t, ExitDone, s.run("resume", "-o", "json"), s.err.String())
 	require.Equal(t, "resumed", s.events()[0]["event"])
-	require.Equal(t, "experiment k3v9x2ab, the only one\n", s.err.String())
+	require.Equal(t, "experiment k3v9x2ab, the only stopped or paused one\n", s.err.String())
 }
 
 func TestPauseAsksForAPause(t *testing.T) {

@@ -12,13 +12,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// errNone says that nobody has run an experiment yet.
+var errNone = errors.New("there is no experiment")
+
 // open returns the record for reading. The caller closes it.
 func (w World) open() (*record.Store, error) {
 	store, err := record.OpenReadOnly(RecordFile(w.Home))
 	switch {
 	case errors.Is(err, record.ErrNotFound):
 		return nil, badInput("starter init makes an example, starter run starts it; $PERENNIAL_HOME names another state directory",
-			"there is no experiment in %s", w.Home)
+			"%w in %s", errNone, w.Home)
 	case errors.Is(err, record.ErrNewer):
 		return nil, badInput("use the newer starter, or another state directory by $PERENNIAL_HOME; nothing was changed", "%w", err)
 	case errors.Is(err, record.ErrDamaged):
@@ -44,11 +47,16 @@ func (w World) read(ctx context.Context, work func(reader) error) error {
 }
 
 // preference tells which experiments a command means when none is named.
-type preference func(record.Experiment) bool
+type preference struct {
+	words string
+	means func(record.Experiment) bool
+}
 
-func active(e record.Experiment) bool { return e.Status.Active() }
-
-func resumable(e record.Experiment) bool { return e.Status == record.Stopped || e.Paused }
+var (
+	active    = preference{"the only active one", func(e record.Experiment) bool { return e.Status.Active() }}
+	resumable = preference{"the only stopped or paused one", func(e record.Experiment) bool { return e.Status == record.Stopped || e.Paused }}
+	anyone    = preference{"the only one", func(record.Experiment) bool { return true }}
+)
 
 // experiment finds the experiment that name means: an id, a prefix that only one
 // has, or, if name is empty, the only one that the first fruitful preference
@@ -62,11 +70,11 @@ func (r reader) experiment(ctx context.Context, name string, preferred ...prefer
 	if name != "" {
 		return named(all, strings.ToLower(name))
 	}
-	candidates := prefer(all, preferred)
+	candidates, why := prefer(all, append(preferred, anyone))
 	if len(candidates) != 1 {
 		return record.Experiment{}, ambiguous(candidates)
 	}
-	fmt.Fprintf(r.Err, "experiment %s, the only one\n", candidates[0].ID)
+	fmt.Fprintf(r.Err, "experiment %s, %s\n", candidates[0].ID, why)
 	return candidates[0], nil
 }
 
@@ -89,19 +97,20 @@ func named(all []record.Experiment, name string) (record.Experiment, error) {
 	return record.Experiment{}, badInput("starter ls lists them", "there is no experiment %q", name)
 }
 
-func prefer(all []record.Experiment, preferred []preference) []record.Experiment {
+// prefer returns what the first fruitful preference leaves, and its words.
+func prefer(all []record.Experiment, preferred []preference) ([]record.Experiment, string) {
 	for _, wanted := range preferred {
 		if candidates := filter(all, wanted); len(candidates) > 0 {
-			return candidates
+			return candidates, wanted.words
 		}
 	}
-	return all
+	return nil, ""
 }
 
 func filter(all []record.Experiment, wanted preference) []record.Experiment {
 	var kept []record.Experiment
 	for _, e := range all {
-		if wanted(e) {
+		if wanted.means(e) {
 			kept = append(kept, e)
 		}
 	}

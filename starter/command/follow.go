@@ -190,7 +190,8 @@ func (f *follower) rows(ctx context.Context, e record.Experiment) ([]record.Tria
 // note files one trial: open or settled, changed or not.
 func (f *follower) note(now *progress.Snapshot, row record.Trial) {
 	before, seen := f.known[row.Sequence]
-	if !seen || before.State != row.State || before.Reason != row.Reason || before.Attempts != row.Attempts {
+	again := row.Attempts > max(before.Attempts, 1)
+	if !seen || again || before.State != row.State || before.Reason != row.Reason {
 		now.Changed = append(now.Changed, row)
 	}
 	if row.Settled() {

@@ -2,6 +2,8 @@ package command
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -19,18 +21,28 @@ func (w World) lsCommand() *cobra.Command {
 		Example: examples("starter ls", "starter ls --output json | jq -r '.[] | select(.status == \"RUNNING\") | .id'"),
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return w.read(cmd.Context(), func(r reader) error {
-				all, err := r.Experiments(cmd.Context())
-				if err != nil {
-					return err
-				}
-				slices.SortFunc(all, newestFirst)
-				return r.print(*as, listed(all), func() [][]string { return r.experimentRows(all) })
-			})
+			all, err := w.experiments(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return w.print(*as, listed(all), func() [][]string { return w.experimentRows(all) })
 		},
 	}
 	as = outputFlag(cmd)
 	return cmd
+}
+
+// experiments are all there are, the newest first; none is no error.
+func (w World) experiments(ctx context.Context) (all []record.Experiment, err error) {
+	err = w.read(ctx, func(r reader) (err error) {
+		all, err = r.Experiments(ctx)
+		return err
+	})
+	if errors.Is(err, errNone) {
+		return nil, nil
+	}
+	slices.SortFunc(all, newestFirst)
+	return all, err
 }
 
 func newestFirst(a, b record.Experiment) int {

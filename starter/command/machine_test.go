@@ -33,6 +33,14 @@ func each(cmd *cobra.Command, visit func(*cobra.Command)) {
 	}
 }
 
+func TestHelpOfACommandIsTheSameByEitherWord(t *testing.T) {
+	s := newStage(t)
+	require.Equal(t, ExitDone, s.run("run", "--help"))
+	help := s.out.String()
+	require.Equal(t, ExitDone, s.run("help", "run"))
+	require.Equal(t, help, s.out.String())
+}
+
 func TestMistypedCommandsAndFlagsAreExplained(t *testing.T) {
 	s := newStage(t)
 	for name, args := range map[string][]string{"typo-command.txt": {"rum", "x.yml"}, "typo-flag.txt": {"ls", "--outptu", "json"},
@@ -93,6 +101,9 @@ func TestVersionTellsWhichBuildThisIs(t *testing.T) {
 	s := newStage(t)
 	require.Equal(t, ExitDone, s.run("version"))
 	require.Regexp(t, `^starter devel \(go1\.\d+`, s.out.String())
+	version := s.out.String()
+	require.Equal(t, ExitDone, s.run("--version"))
+	require.Equal(t, version, s.out.String())
 	require.Equal(t, ExitDone, s.run("version", "--output", "json"))
 	require.Contains(t, s.out.String(), `"version": "devel"`)
 }

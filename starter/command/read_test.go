@@ -73,7 +73,7 @@ func TestTheExperimentMayBeLeftOutWhereOnlyOneIsActive(t *testing.T) {
 	s.accepted(anID)
 	require.Equal(t, ExitDone, s.run("show", "-o", "json"))
 	require.Contains(t, s.out.String(), `"id": "k3v9x2ab"`)
-	require.Equal(t, "experiment k3v9x2ab, the only one\n", s.err.String())
+	require.Equal(t, "experiment k3v9x2ab, the only active one\n", s.err.String())
 }
 
 func TestAnExperimentIsNamedByAPrefixThatOnlyItHas(t *testing.T) {
@@ -92,8 +92,10 @@ func TestAnExperimentIsNamedByAPrefixThatOnlyItHas(t *testing.T) {
 func TestReadingWithoutAnyExperimentSaysHowToBegin(t *testing.T) {
 	s := newStage(t)
 	s.World.Home = "/nowhere/state"
-	require.Equal(t, ExitBadInput, s.run("ls"))
+	require.Equal(t, ExitBadInput, s.run("show"))
 	golden(t, "no-state.txt", s.err.String())
+	require.Equal(t, ExitDone, s.run("ls", "--output", "json"))
+	require.Equal(t, "[]\n", s.out.String())
 }
 
 func TestLogsPrintsAStreamOfATrialByNumberOrId(t *testing.T) {

@@ -41,8 +41,8 @@ func Main(ctx context.Context, world World) int {
 func (w World) root() *cobra.Command {
 	root := &cobra.Command{
 		Use: "starter", Short: "Durable machine-learning experiments", Long: rootHelp,
-		Example:      examples("starter init", "starter run experiment.yml", "starter ls"),
-		SilenceUsage: true, SilenceErrors: true,
+		Example: examples("starter init", "starter run experiment.yml", "starter ls"),
+		Version: thisBuild().String(), SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
 	root.SetArgs(append([]string{}, w.Args...))
@@ -50,6 +50,7 @@ func (w World) root() *cobra.Command {
 	root.SetOut(w.Out)
 	root.SetErr(w.Err)
 	root.SetUsageTemplate(usageTemplate)
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(explainFlag)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetHelpCommand(&cobra.Command{Use: "help", Hidden: true, RunE: helpFor})
@@ -81,6 +82,7 @@ func helpFor(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	found.InitDefaultHelpFlag() // cobra adds it when a command runs, not when it is found
 	return found.Help()
 }
 

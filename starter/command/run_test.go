@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/runner/rundir"
@@ -232,4 +233,52 @@ func TestADamagedRecordIsRefusedBeforeAnythingStarts(t *testing.T) {
 	require.Equal(t, ExitBadInput, s.run("run", file))
 	require.Contains(t, s.err.String(), "the record is damaged")
 	require.Zero(t, s.started)
+}
+
+func TestAnUnfitStateDirectoryIsRefusedBeforeAnythingStarts(t *testing.T) {
+	s := newStage(t)
+	file := s.example()
+	s.die()
+	s.unfit = errors.New("state directory /net/home lies on a network file system (nfs)")
+	require.Equal(t, ExitBadInput, s.run("run", file))
+	golden(t, "run-unfit.txt", s.err.String())
+	require.Zero(t, s.started)
+}
+
+func TestAHostThatDoesNotStartIsExitCode4(t *testing.T) {
+	s := newStage(t)
+	file := s.example()
+	s.die()
+	s.broken = errors.New("the host ended while it started (exit status 1); its log is /state/log/host.log")
+	require.Equal(t, ExitUnreachable, s.run("run", file))
+	golden(t, "run-no-host.txt", s.err.String())
+	require.Empty(t, s.sent)
+}
+
+func TestFollowingGoesOnWhileTheHostDoesNotComeBack(t *testing.T) {
+	s := newStage(t)
+	file := s.example()
+	s.World.Now = func() time.Time { return time.Now().Add(time.Duration(s.looks.Add(1)) * hostCheck) }
+	s.acts(trial.Accept, func(story *story) {
+		s.mu.Lock()
+		s.running, s.broken = false, errors.New("no space left")
+		s.mu.Unlock()
+		require.Eventually(t, func() bool { return strings.Contains(s.out.String(), "trying again: no space left") }, patience, s.Tick)
+		succeeds(story)
+	})
+	require.Equal(t, ExitDone, s.run("run", file))
+}
+
+func TestATerminalGetsAFrameAndNoColourWhereThatIsUnwelcome(t *testing.T) {
+	for _, c := range []struct{ env, bold string }{{"NO_COLOR=", "\x1b[1m"}, {"NO_COLOR=1", ""}} {
+		s := newStage(t)
+		s.World.Env = append([]string{"TERM=xterm", c.env}, s.World.Env...)
+		s.World.Width = func() int { return 80 }
+		s.accepted(anID)
+		require.Equal(t, ExitDone, s.run("ls"))
+		require.True(t, strings.HasPrefix(s.out.String(), c.bold+"EXPERIMENT"))
+		s.acts(trial.Stop, func(story *story) { story.finishes(record.Stopped) })
+		require.Equal(t, ExitDone, s.run("stop"))
+		require.Contains(t, s.out.String(), "░░░")
+	}
 }

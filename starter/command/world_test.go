@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +42,7 @@ type stage struct {
 	*engine
 	t        *testing.T
 	out, err *buffer
+	looks    atomic.Int64 // calls of Now, where a test lets time fly
 }
 
 func newStage(t *testing.T) *stage {
@@ -73,6 +75,8 @@ type engine struct {
 	running bool  // a host can be found
 	started int   // hosts that Ensure started
 	refuse  error // what Connect returns
+	unfit   error // what Check returns
+	broken  error // what Ensure returns, once the host died
 	after   func(trial.Command)
 	sent    []trial.Command
 	ended   []workflows.Ending
@@ -107,7 +111,7 @@ func (e *engine) die() {
 var aHost = Host{PID: 4711, Version: "v1.0.0", Address: "127.0.0.1:40001", Namespace: "perennial",
 	WebUI: "http://127.0.0.1:40002", TokenFile: "/state/token", Log: "/state/log/host.log"}
 
-func (e *engine) Check() error { return os.MkdirAll(e.home, 0o700) }
+func (e *engine) Check() error { return errors.Join(e.unfit, os.MkdirAll(e.home, 0o700)) }
 
 func (e *engine) Find(context.Context) (Host, error) {
 	e.mu.Lock()
@@ -121,8 +125,12 @@ func (e *engine) Find(context.Context) (Host, error) {
 func (e *engine) Ensure(context.Context) (Host, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.running {
-		e.started++
+	if e.running {
+		return aHost, nil
+	}
+	e.started++
+	if e.broken != nil {
+		return Host{}, e.broken
 	}
 	e.running = true
 	return aHost, nil

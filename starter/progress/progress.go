@@ -52,19 +52,24 @@ func Settled(e record.Experiment) int {
 	return max(settled, 0)
 }
 
+// settling is how long an experiment must have run before its pace says anything.
+const settling = 5 * time.Second
+
 // Remaining estimates how long an experiment still takes: by its pace so far if
-// its number of trials is limited, else by its limit of time. False where
-// neither says anything.
+// its number of trials is limited, and never beyond its limit of time. False
+// where neither says anything.
 func Remaining(e record.Experiment) (time.Duration, bool) {
-	byTime := e.MaxDuration - e.Driven
-	settled := Settled(e)
-	if e.MaxTrials == 0 || settled == 0 || e.Driven == 0 {
-		return max(byTime, 0), e.MaxDuration > 0
+	byTime, limited := max(e.MaxDuration-e.Driven, 0), e.MaxDuration > 0
+	if e.MaxTrials == 0 {
+		return byTime, limited
 	}
-	left := max(e.MaxTrials-settled, 0)
-	byPace := time.Duration(float64(e.Driven) / float64(settled) * float64(left))
-	if e.MaxDuration > 0 && byTime < byPace {
-		return max(byTime, 0), true
+	settled := Settled(e)
+	if settled == 0 || e.Driven < settling {
+		return 0, false
+	}
+	byPace := time.Duration(float64(e.Driven) / float64(settled) * float64(max(e.MaxTrials-settled, 0)))
+	if limited {
+		return min(byPace, byTime), true
 	}
 	return byPace, true
 }
