@@ -27,6 +27,8 @@ type Build struct {
 	CheckTuner func(name string, arguments, space json.RawMessage) error
 	// CheckAssessor tells whether an assessor takes these arguments.
 	CheckAssessor func(name string, arguments json.RawMessage) error
+	// CheckPlatform tells whether a platform takes the rest of its section.
+	CheckPlatform func(name string, options json.RawMessage) error
 }
 
 // Loaded is an experiment file that is right.

@@ -19,6 +19,7 @@ func build() experiment.Build {
 		Platforms:     slices.Sorted(maps.Keys(all.All(all.Options{}))),
 		CheckTuner:    checkTuner,
 		CheckAssessor: checkAssessor,
+		CheckPlatform: all.Check,
 	}
 }
 

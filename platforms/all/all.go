@@ -2,6 +2,8 @@
 package all
 
 import (
+	"encoding/json"
+
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/platforms/fake"
 	"github.com/perennial-ml/perennial/platforms/local"
@@ -26,4 +28,14 @@ func All(options Options) map[string]Constructor {
 			return fake.New(fake.Options{StateDirectory: options.StateDirectory})
 		},
 	}
+}
+
+// Check tells whether the named platform takes these options, its own section of
+// a configuration.
+func Check(name string, options json.RawMessage) error {
+	if name != fake.Name {
+		return nil
+	}
+	_, err := fake.ParseOptions(options)
+	return err
 }

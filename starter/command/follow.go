@@ -33,6 +33,7 @@ type follower struct {
 	failed  bool                 // a failure was shown
 	checked time.Time            // when the host was last looked for
 	hosted  <-chan error         // the host's end where it lives in this process, else nil
+	cramped bool                 // it was said that the disk is full
 }
 
 // display chooses how to show progress.
@@ -133,6 +134,7 @@ func (f *follower) tend(ctx context.Context) error {
 		return nil
 	}
 	f.checked = f.Now()
+	f.minding()
 	if _, err := f.Engine.Find(ctx); !errors.Is(err, ErrNoHost) {
 		return nil
 	}
