@@ -21,6 +21,10 @@ type Build struct {
 	Classes   bool     // algorithms of the user's own, by className
 	GPUs      bool     // trialGpuNumber above 0
 
+	// LookupEnv finds the variables that ${env:NAME} refers to. Nil leaves them
+	// unchecked.
+	LookupEnv func(name string) (string, bool)
+
 	// CheckTuner tells whether a tuner takes these arguments (an object or nil)
 	// for this search space. An error that is searchspace.Faults is shown in the
 	// space. Nil checks nothing.
@@ -111,5 +115,6 @@ func (r *reader) read() Experiment {
 			return Experiment{}
 		}
 	}
+	r.references(root)
 	return r.experiment(r.section(topLevel, root))
 }

@@ -90,6 +90,9 @@ func (f *maskFinder) visit(n *yaml.Node, secret bool) {
 		last.last = max(last.line, n.Line-1)
 		f.open = false
 	}
+	if _, reference := ParseReference(n.Value); reference {
+		return // it says where the secret is
+	}
 	if secret && n.Kind == yaml.ScalarNode && n.ShortTag() != "!!null" {
 		f.masks = append(f.masks, mask{line: n.Line, column: n.Column, last: 1 << 30, value: n.Value})
 		f.open = true

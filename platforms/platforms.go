@@ -157,6 +157,14 @@ type WithCleanup interface {
 	CleanUp(ctx context.Context, experiment string) error
 }
 
+// WithEnds is a Platform that can tell of ends without being asked, and whose
+// Poll of a single run is cheap.
+type WithEnds interface {
+	// Ends returns a channel of runs that may have just ended. It is a hint that
+	// spares a poll interval: some ends are never told, and none is told twice.
+	Ends() <-chan trial.Key
+}
+
 // WithProbe is a Platform that can say whether it is fit to run trials.
 type WithProbe interface {
 	// Probe returns a reason for every thing that is not as it should be.

@@ -77,6 +77,9 @@ func (p *platform) Submit(_ context.Context, job platforms.Job) (platforms.Handl
 	if err != nil {
 		return platforms.Handle{}, platforms.Errorf(platforms.Invalid, "submit", "%w", err)
 	}
+	if err := options.checkToken(); err != nil {
+		return platforms.Handle{}, err
+	}
 	behaviour := options.behaviourOf(job.Key)
 	if err := p.begin(job, behaviour); err != nil {
 		return platforms.Handle{}, fault("submit", err)

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/trial"
 )
 
@@ -17,6 +19,9 @@ import (
 // behave, and exceptions for some of them.
 type Settings struct {
 	Behaviour
+	// Token stands for the credentials of real platforms: it must not be empty
+	// where it is set, and is neither kept nor shown.
+	Token *string `json:"token,omitempty"`
 	// Rules are applied in order on top of the behaviour above: each field that a
 	// rule names replaces what was there.
 	Rules []Rule `json:"rules,omitempty"`
@@ -147,6 +152,15 @@ func (s Settings) check() error {
 		if slices.ContainsFunc(rule.Attempts, func(n int) bool { return n < 1 }) {
 			return errors.New("options of platform fake: attempts count from 1")
 		}
+	}
+	return nil
+}
+
+// checkToken refuses credentials that name the place of a secret instead of being
+// one.
+func (s Settings) checkToken() error {
+	if s.Token != nil && (*s.Token == "" || strings.HasPrefix(*s.Token, "${")) {
+		return platforms.Errorf(platforms.Denied, "submit", "the token is empty, or still a reference")
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/runner/rundir"
+	"github.com/perennial-ml/perennial/trial"
 )
 
 // scopeProbeTimeout bounds the one question to systemd; a healthy one answers in
@@ -23,7 +24,7 @@ const scopeProbeTimeout = 5 * time.Second
 
 // launch starts the runner with the claim, in a session of its own, and returns
 // when it has written its process record.
-func (p *platform) launch(ctx context.Context, run rundir.Run, claim *os.File) error {
+func (p *platform) launch(ctx context.Context, run rundir.Run, key trial.Key, claim *os.File) error {
 	log, err := os.OpenFile(run.Path(rundir.RunnerLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
@@ -36,7 +37,10 @@ func (p *platform) launch(ctx context.Context, run rundir.Run, claim *os.File) e
 		return startFault(p.Runner, err)
 	}
 	died := make(chan error, 1)
-	go func() { died <- command.Wait() }() // for as long as it lives, so that it leaves no zombie
+	go func() { // for as long as it lives, so that it leaves no zombie
+		died <- command.Wait()
+		p.tellEnd(key)
+	}()
 	return awaitProcess(ctx, run, died)
 }
 

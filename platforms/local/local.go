@@ -36,6 +36,10 @@ const handleFormat = 1
 // 1,000 runs cost some milliseconds.
 const pollInterval = 500 * time.Millisecond
 
+// endsKept is how many ends wait to be heard of; whoever does not listen gets no
+// more, and finds them by Poll.
+const endsKept = 1024
+
 // Options say what the platform stands on.
 type Options struct {
 	Runner         string // absolute path of the runner's binary
@@ -46,23 +50,39 @@ type platform struct {
 	Options
 	index  index
 	scopes func() bool // whether runners get a systemd scope of their own
+	ends   chan trial.Key
 }
 
 var (
 	_ platforms.WithLogs    = (*platform)(nil)
 	_ platforms.WithCleanup = (*platform)(nil)
 	_ platforms.WithProbe   = (*platform)(nil)
+	_ platforms.WithEnds    = (*platform)(nil)
 )
 
 // New returns the platform. It touches nothing yet.
 func New(options Options) platforms.Platform {
-	return &platform{Options: options, index: newIndex(options.StateDirectory), scopes: sync.OnceValue(scopesWork)}
+	return &platform{
+		Options: options, index: newIndex(options.StateDirectory), scopes: sync.OnceValue(scopesWork),
+		ends: make(chan trial.Key, endsKept),
+	}
 }
 
 // Traits implements platforms.Platform. One look is definite, since a lock of the
 // kernel answers it.
 func (p *platform) Traits() platforms.Traits {
 	return platforms.Traits{Name: Name, NNIPlatform: "local", HostBound: true, PollInterval: pollInterval, Losable: 1}
+}
+
+// Ends implements platforms.WithEnds. It tells of the runs whose runner this
+// process started.
+func (p *platform) Ends() <-chan trial.Key { return p.ends }
+
+func (p *platform) tellEnd(key trial.Key) {
+	select {
+	case p.ends <- key:
+	default:
+	}
 }
 
 // Close implements platforms.Platform.

@@ -377,3 +377,20 @@ func TestARunThatWasCancelledBeforeGetsNoRunner(t *testing.T) {
 	require.Equal(t, before, s.run("echo never"))
 	require.NoFileExists(t, filepath.Join(before.Output, rundir.ProcessFile))
 }
+
+func TestTheEndOfARunIsToldWithoutBeingAskedFor(t *testing.T) {
+	s := newSite(t)
+	ends := s.Platform.(platforms.WithEnds).Ends()
+	s.job.Command = "exit 3"
+	handle, err := s.Submit(t.Context(), s.job)
+	require.NoError(t, err)
+	select {
+	case key := <-ends:
+		require.Equal(t, s.job.Key, key)
+	case <-time.After(time.Minute):
+		require.Fail(t, "nothing was told")
+	}
+	reports, err := s.Poll(t.Context(), []platforms.Handle{handle})
+	require.NoError(t, err)
+	require.Equal(t, platforms.Exited, reports[0].Phase)
+}

@@ -27,6 +27,9 @@ func (p *platform) Probe(context.Context) []trial.Reason {
 }
 
 func (p *platform) probeRunner() trial.Reason {
+	if p.Runner == "" {
+		return trial.Reason{Code: "runner-missing", Text: "this program was built without a runner: build it with `make build`"}
+	}
 	info, err := os.Stat(p.Runner)
 	if err != nil || !info.Mode().IsRegular() || unix.Access(p.Runner, unix.X_OK) != nil {
 		return trial.Reason{Code: "runner-missing", Text: fmt.Sprintf("the runner %s cannot be executed: build it or install starter again", p.Runner)}

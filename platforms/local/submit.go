@@ -65,7 +65,7 @@ func (p *platform) start(ctx context.Context, run rundir.Run, job platforms.Job)
 		return err
 	}
 	rundir.CrashPoint("submit.lock-held-before-exec")
-	return p.launch(ctx, run, claim)
+	return p.launch(ctx, run, job.Key, claim)
 }
 
 // claimUnlessBegun returns the claim, or nil if the run was begun or cancelled. It
@@ -151,12 +151,14 @@ func checkEnvironment(path string) error {
 	return nil
 }
 
+// writeParameters leaves it to the Spec, which follows, to make the directory's
+// entries durable: each time that is done costs a commit of the file system.
 func writeParameters(run rundir.Run, job platforms.Job) error {
-	err := rundir.WriteFile(run.Path(trial.ParameterFile), job.Parameter, 0o644)
+	err := rundir.ReplaceFile(run.Path(trial.ParameterFile), job.Parameter, 0o644)
 	if err != nil {
 		return err
 	}
-	return rundir.WriteFile(run.Path(trial.ParametersFile), job.Parameters, 0o644)
+	return rundir.ReplaceFile(run.Path(trial.ParametersFile), job.Parameters, 0o644)
 }
 
 func specOf(run rundir.Run, job platforms.Job, code string) rundir.Spec {
@@ -183,6 +185,9 @@ func linkNewest(run rundir.Run) error {
 }
 
 func replaceLink(target, link string) error {
+	if err := os.Symlink(target, link); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
 	if present, err := os.Readlink(link); err == nil && present == target {
 		return nil
 	}

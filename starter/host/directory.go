@@ -16,6 +16,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/perennial-ml/perennial/workers/codec"
 )
 
 // Format numbers the layout of the state directory and of the lock file. A
@@ -177,6 +179,11 @@ func (d Dir) Token() (string, error) {
 
 // LogFile is the path of the host's log.
 func (d Dir) LogFile() string { return filepath.Join(d.path, "log", "host.log") }
+
+// Keys says where the keys are that encrypt what the embedded server keeps.
+func (d Dir) Keys() codec.Files {
+	return codec.In(d.path)
+}
 
 func (d Dir) lockFile() string { return filepath.Join(d.path, "host.lock") }
 

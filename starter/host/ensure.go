@@ -97,7 +97,8 @@ func (s *search) step(ctx context.Context) (info Info, done bool, err error) {
 	}
 	// The lock file still tells of the last host in the moment in which the next
 	// one has the lock and has not written yet.
-	if !answers(ctx, info.Address) {
+	// A Temporal of others may be away while its host is well.
+	if info.Embedded() && !answers(ctx, info.Address) {
 		return Info{}, false, nil
 	}
 	return info, true, s.dismiss(info)
@@ -186,7 +187,7 @@ func spawn(dir Dir, path string) (*child, error) {
 	command := exec.Command(path, "serve", "--background")
 	command.Stdout, command.Stderr = log, log
 	command.Dir = dir.path
-	command.Env = append(os.Environ(), "PERENNIAL_HOME="+dir.path)
+	command.Env = append(environment(os.Environ()), "PERENNIAL_HOME="+dir.path)
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("start the host: %w", err)

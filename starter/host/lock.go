@@ -14,6 +14,8 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"golang.org/x/sys/unix"
+
+	"github.com/perennial-ml/perennial/workers/codec"
 )
 
 // Info is what a host tells about itself in the lock file. It is about a living
@@ -32,20 +34,36 @@ type Info struct {
 	// WebUI is the address without the one-time token; see embedded.Link.
 	WebUI string `json:"webUI,omitempty"`
 	// TokenFile is empty where the host uses a Temporal that is not its own.
-	TokenFile string    `json:"tokenFile,omitempty"`
-	Started   time.Time `json:"started"`
+	TokenFile string `json:"tokenFile,omitempty"`
+	// Keys is where the keys are that payloads are encrypted with; it is zero
+	// where they are not.
+	Keys    codec.Files `json:"keys,omitzero"`
+	Started time.Time   `json:"started"`
 }
 
 // Ready reports whether the host has published its address.
 func (i Info) Ready() bool { return i.Address != "" }
 
-// ClientOptions are those of a Temporal client of the embedded server.
+// Embedded reports whether the host's Temporal is its own.
+func (i Info) Embedded() bool { return i.TokenFile != "" }
+
+// ClientOptions are those of a Temporal client of the embedded server. It reads
+// and writes what is encrypted; one without the keys can still describe, signal,
+// cancel and terminate.
 func (i Info) ClientOptions() (client.Options, error) {
 	token, err := os.ReadFile(i.TokenFile)
 	if err != nil {
 		return client.Options{}, fmt.Errorf("token of the host: %w", err)
 	}
-	return clientOptions(i.Address, i.Namespace, string(bytes.TrimSpace(token))), nil
+	options := clientOptions(i.Address, i.Namespace, string(bytes.TrimSpace(token)))
+	if i.Keys == (codec.Files{}) {
+		return options, nil
+	}
+	ring, err := codec.Read(i.Keys)
+	if err != nil {
+		return client.Options{}, err
+	}
+	return ring.Protect(options), nil
 }
 
 func clientOptions(address, namespace, token string) client.Options {

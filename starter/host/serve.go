@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"os/signal"
 	"syscall"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/perennial-ml/perennial/embedded"
+	"github.com/perennial-ml/perennial/workers/codec"
 )
 
 // Service is what the host runs beside the engine: the workers. It returns when
@@ -55,10 +55,11 @@ type Config struct {
 	Service Service
 	// Log gets what the host and its engine say; nil drops it.
 	Log io.Writer
-	// Codec decodes payloads for the Web UI; see embedded.Options.
-	Codec http.Handler
 	// Engine starts or finds the Temporal server; nil means the embedded one.
 	Engine func(ctx context.Context) (Engine, error)
+	// Keys is where the keys are that payloads for Engine are encrypted with; zero
+	// where they are not.
+	Keys codec.Files
 }
 
 // Serve makes this process the host of the directory until the context ends, it
@@ -101,8 +102,9 @@ func (c Config) serve(ctx context.Context, lock *Lock, log *slog.Logger) error {
 
 func (c Config) published(info Info, running Running) Info {
 	info.Address, info.Namespace, info.WebUI = running.Client.HostPort, running.Client.Namespace, running.WebUI
+	info.Keys = c.Keys
 	if c.Engine == nil {
-		info.TokenFile = c.Dir.TokenFile()
+		info.TokenFile, info.Keys = c.Dir.TokenFile(), c.Dir.Keys()
 	}
 	return info
 }
@@ -138,25 +140,30 @@ func (c Config) engine(ctx context.Context, log *slog.Logger) (Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	ring, err := codec.Open(c.Dir.Keys())
+	if err != nil {
+		return nil, err
+	}
 	server, err := embedded.Start(ctx, embedded.Options{
 		Directory: c.Dir.temporal(),
 		Token:     token,
 		Logger:    log.With("part", "temporal"),
-		Codec:     c.Codec,
+		Codec:     ring.Handler(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return ownEngine{server, token}, nil
+	return ownEngine{server, token, ring}, nil
 }
 
 // ownEngine is the embedded server as an Engine.
 type ownEngine struct {
 	*embedded.Server
 	token string
+	ring  *codec.Ring
 }
 
 // Client implements Engine.
 func (e ownEngine) Client() client.Options {
-	return clientOptions(e.Address(), e.Namespace(), e.token)
+	return e.ring.Protect(clientOptions(e.Address(), e.Namespace(), e.token))
 }
