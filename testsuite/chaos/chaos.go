@@ -16,7 +16,7 @@ import (
 const (
 	trials      = 40
 	concurrency = 4
-	strikes     = 7
+	strikes     = 9
 	// roundLimit is far above what a round takes on a busy machine, half a minute.
 	roundLimit = 6 * time.Minute
 )

@@ -70,7 +70,8 @@ func (h *Home) With(variable string) *Home {
 func (h *Home) Command(ctx context.Context, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, Program(h.t), args...)
 	command.Dir = h.Work
-	command.Env = append(os.Environ(), "PERENNIAL_HOME="+h.Dir, "LEDGER="+h.LedgerFile(), "NO_COLOR=1")
+	command.Env = append(os.Environ(), "PERENNIAL_HOME="+h.Dir, "LEDGER="+h.LedgerFile(), "NO_COLOR=1",
+		"TEMPORAL_ADDRESS=") // the embedded server, whatever the user of the test has set
 	command.Env = append(command.Env, h.Env...)
 	return command
 }

@@ -40,7 +40,9 @@ func TestStory1_ATrialWhenNothingGoesWrong(t *testing.T) {
 	view := h.Show(run.ID())
 	require.Equal(t, "DONE", view.Status)
 	require.Equal(t, 6.0, view.Best.Metric)
-	require.Equal(t, enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED, h.Status(run.ID(), view.Temporal.WorkflowID))
+	h.Await("the end of the workflow", func() bool {
+		return h.Status(run.ID(), view.Temporal.WorkflowID) == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
+	})
 	h.RequireNothingLeft()
 }
 
@@ -112,7 +114,8 @@ if [ "$PERENNIAL_ATTEMPT" = 1 ]; then
   echo "perennial: intermediate 1001"
   sleep 600
 fi
-kill -0 "$(cat daemon)" 2> /dev/null && note start twin
+grep -q '^State:.[^ZX]' "/proc/$(cat daemon)/status" 2> /dev/null && note start twin
+sleep 2
 note metric 1
 echo "perennial: final 1"
 note end

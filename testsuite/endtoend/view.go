@@ -123,3 +123,12 @@ func (h *Home) AwaitRunning(id string, count int) (running []Trial) {
 	})
 	return running
 }
+
+// only is the id of the one experiment there is.
+func (h *Home) only() string {
+	h.t.Helper()
+	var list []View
+	h.read(&list, "ls", "--output", "json")
+	require.Len(h.t, list, 1)
+	return list[0].ID
+}

@@ -1,0 +1,71 @@
+package endtoend
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// python returns an interpreter that has the nni package and scikit-learn: the
+// one that a variable names, or the repository's own.
+func python(t *testing.T, variable, fallback string) string {
+	path := os.Getenv(variable)
+	if path == "" {
+		path = fallback
+	}
+	if path == "" {
+		t.Skipf("NOT TESTED HERE: %s names no Python", variable)
+	}
+	if out, err := exec.Command(path, "-c", "import nni, sklearn").CombinedOutput(); err != nil {
+		Skip(t, "%s has no nni and scikit-learn (make makes one): %v %s", path, err, out)
+	}
+	return path
+}
+
+func TestARealNNIExperimentRunsUnmodified(t *testing.T) {
+	t.Parallel()
+	runDigits(t, python(t, "PERENNIAL_TEST_PYTHON", filepath.Join(Root(), ".venv", "bin", "python3")), "experiment.yml")
+}
+
+func TestARealNNIExperimentOfTheFirstSchemaRunsUnmodified(t *testing.T) {
+	t.Parallel()
+	runDigits(t, python(t, "PERENNIAL_TEST_PYTHON", filepath.Join(Root(), ".venv", "bin", "python3")), "experiment_v1.yml")
+}
+
+func TestARealExperimentRunsWithNNI210(t *testing.T) {
+	t.Parallel()
+	runDigits(t, python(t, "PERENNIAL_TEST_PYTHON_NNI210", ""), "experiment.yml")
+}
+
+// runDigits runs the example in place, with python3 from an environment as if
+// that were activated.
+func runDigits(t *testing.T, interpreter, file string) {
+	h := NewHome(t)
+	example := h.With("PATH=" + filepath.Dir(interpreter) + ":" + os.Getenv("PATH"))
+	run := example.Follow(filepath.Join(Root(), "examples", "digits", file))
+	finished := run.Finished(4 * Patience)
+	require.Equal(t, "DONE", finished.Status)
+	require.Equal(t, 12, finished.Trials["SUCCEEDED"]+finished.Trials["EARLY_STOPPED"], "%+v", finished.Trials)
+	require.Positive(t, finished.Trials["SUCCEEDED"])
+	for id, exported := range h.Export(run.ID()) {
+		var parameters map[string]any
+		require.NoError(t, json.Unmarshal(exported.Parameter, &parameters))
+		require.NotEmpty(t, parameters, id)
+		require.Greater(t, len(exported.Intermediate), 1, id)
+		require.Equal(t, exported.Value, exported.Intermediate[len(exported.Intermediate)-1])
+	}
+	require.NotNil(t, h.Show(run.ID()).Best)
+	h.RequireNothingLeft()
+}
+
+func TestTheShellExampleRuns(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	finished := h.Follow(filepath.Join(Root(), "examples", "shell", "experiment.yml")).Finished(2 * Patience)
+	require.Equal(t, 20, finished.Trials["SUCCEEDED"], "%+v", finished.Trials)
+	h.RequireNothingLeft()
+}

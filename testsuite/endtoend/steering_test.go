@@ -1,0 +1,102 @@
+package endtoend
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestATrialOfOnesOwnATrialKilledByHandAndNewLimits(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	run := h.Follow(h.Experiment(Plan{Trials: 3, Concurrency: 1, Steps: "12", Pause: "0.5"}))
+	id := run.ID()
+	h.AwaitRunning(id, 1)
+	h.Must("kill", id, "0")
+	killed := h.AwaitState(id, 0, "USER_CANCELED", 1)
+	require.Equal(t, "killed", killed.Reason.Code)
+	h.Must("trials", "add", id, `{"x": 0.25, "n": 5.0}`)
+	h.Must("update", "max-trials", id, "4")
+	h.Must("update", "concurrency", id, "3")
+	h.AwaitRunning(id, 2)
+	require.Equal(t, "DONE", run.Finished(2*Patience).Status)
+	rows, spelled := h.Trials(id), false
+	require.Len(t, rows, 4)
+	for _, exported := range h.Export(id) {
+		spelled = spelled || strings.Contains(string(exported.Parameter), `5.0`) && strings.Contains(string(exported.Parameter), `0.25`)
+	}
+	require.True(t, spelled, "the numbers of the trial of one's own are spelled as they were given")
+	h.RequireNothingLeft()
+}
+
+func TestAPausedExperimentStartsNothingUntilItIsResumed(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	run := h.Follow(h.Experiment(short(4, 1)))
+	id := run.ID()
+	h.AwaitRunning(id, 1)
+	h.Must("pause", id)
+	h.Await("the end of what ran", func() bool {
+		return h.Show(id).Trials["RUNNING"] == 0 && h.Show(id).Trials["WAITING"] == 0 || h.Show(id).Paused && len(h.Processes(Runner)) == 0
+	})
+	started := len(h.Ledger())
+	require.Less(t, started, 4)
+	h.KillAndAwait(Host)
+	h.Serve()
+	require.True(t, h.Show(id).Paused, "also the next host knows")
+	require.Len(t, h.Ledger(), started)
+	h.Must("resume", id, "--detach")
+	require.Equal(t, "DONE", run.Finished(Patience).Status)
+	h.RequireExactlyOnce(id, 4, nil)
+	h.RequireNothingLeft()
+}
+
+func TestMaxTrialDurationIsKeptWhileNobodyWatches(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	plan := long(1, 1)
+	plan.More = "maxTrialDuration: 3s\n"
+	h.Must("run", h.Experiment(plan), "--detach")
+	id := h.only()
+	h.AwaitRunning(id, 1)
+	h.KillAndAwait(Host)
+	h.Await("the runner ends its trial by itself", func() bool { return len(h.Processes(Runner, InTrial)) == 0 })
+	run := h.Start("resume", id, "--output", "json")
+	finished := run.Finished(Patience)
+	require.Equal(t, 1, finished.Trials["EARLY_STOPPED"])
+	require.Equal(t, "max-trial-duration", h.Trial(id, 0).Reason.Code)
+	require.Equal(t, 1, run.Wait(Patience), "no trial succeeded")
+	h.RequireNothingLeft()
+}
+
+func TestATrialThatIgnoresTERMIsKilledWithAllItStarted(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	script := "#!/bin/sh\ntrap '' TERM\n(setsid sleep 600 &)\nsleep 600 &\nwait\nwait\nsleep 600\n"
+	run := h.Follow(h.Experiment(Plan{Trials: 1, Concurrency: 1, Script: script}))
+	id := run.ID()
+	h.Await("its processes", func() bool { return len(h.Processes(InTrial)) >= 3 })
+	h.Must("stop", id)
+	require.Equal(t, "STOPPED", run.Finished(Patience).Status)
+	require.Empty(t, h.Processes(Runner, InTrial))
+	h.RequireNothingLeft()
+}
+
+func TestAHostThatIsAskedToEndLeavesTrialsAlone(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	run := h.Follow(h.Experiment(long(2, 2)))
+	id := run.ID()
+	h.AwaitRunning(id, 2)
+	runners := h.Processes(Runner)
+	run.Signal(syscall.SIGINT)
+	require.Equal(t, 130, run.Wait(Patience))
+	h.Must("serve", "--stop")
+	require.Empty(t, h.Processes(Host))
+	require.Equal(t, runners, h.Processes(Runner))
+	require.Equal(t, "DONE", h.Start("resume", id, "--output", "json").Finished(Patience).Status)
+	h.RequireExactlyOnce(id, 2, nil)
+	h.RequireNothingLeft()
+}
