@@ -22,7 +22,10 @@ import (
 )
 
 // engine is the host process and its Temporal server, as commands see them.
-type engine struct{ home string }
+type engine struct {
+	home     string
+	external *external // nil where the embedded server is meant
+}
 
 var _ command.Engine = (*engine)(nil)
 
@@ -42,7 +45,11 @@ func (e *engine) Find(context.Context) (command.Host, error) {
 		return command.Host{}, err
 	}
 	info, alive, err := host.Find(dir)
-	if err == nil && !alive {
+	switch {
+	case err != nil || alive:
+	case info.PID != 0:
+		err = command.ErrHostDied
+	default:
 		err = command.ErrNoHost
 	}
 	return seen(dir, info), err
@@ -54,6 +61,13 @@ func (e *engine) Ensure(ctx context.Context) (command.Host, error) {
 	if err != nil {
 		return command.Host{}, err
 	}
+	if err := e.ready(ctx, dir); err != nil {
+		return command.Host{}, err
+	}
+	// A host without one would end as soon as it started, again and again.
+	if _, err := binary.Install(filepath.Join(e.home, "runner")); err != nil {
+		return command.Host{}, err
+	}
 	program, err := os.Executable()
 	if err != nil {
 		return command.Host{}, err
@@ -61,6 +75,22 @@ func (e *engine) Ensure(ctx context.Context) (command.Host, error) {
 	say := func(line string) { io.WriteString(os.Stderr, line+"\n") }
 	info, err := host.Ensure(ctx, dir, host.Starter{Path: program, Version: command.Version, Say: say})
 	return seen(dir, info), err
+}
+
+// ready refuses a host that would use, or could only use, another Temporal than
+// the one that is named.
+func (e *engine) ready(ctx context.Context, dir host.Dir) error {
+	info, alive, err := host.Find(dir)
+	if err != nil {
+		return err
+	}
+	if alive && info.Ready() {
+		return e.agrees(info)
+	}
+	if alive || e.external == nil {
+		return nil
+	}
+	return e.external.use(ctx, dir)
 }
 
 func seen(dir host.Dir, info host.Info) command.Host {
@@ -90,7 +120,7 @@ func (e *engine) Connect(ctx context.Context, _ command.Host) (command.Client, e
 	if err != nil {
 		return nil, err
 	}
-	options, err := info.ClientOptions()
+	options, err := e.clientOptions(info)
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +133,16 @@ func (e *engine) Connect(ctx context.Context, _ command.Host) (command.Client, e
 		return nil, err
 	}
 	return connection{workflows.Client{Temporal: temporal, Queues: workflows.Queues{Record: id}}}, nil
+}
+
+func (e *engine) clientOptions(info host.Info) (client.Options, error) {
+	if err := e.agrees(info); err != nil {
+		return client.Options{}, err
+	}
+	if e.external != nil {
+		return e.external.clientOptions(info)
+	}
+	return info.ClientOptions()
 }
 
 // recordID waits for the record, which a host that is just starting makes after
@@ -149,7 +189,7 @@ func (e *engine) Probe(ctx context.Context) map[string][]trial.Reason {
 // Link implements command.Engine.
 func (e *engine) Link(at command.Host, page string) string {
 	dir, err := host.Open(e.home)
-	if err != nil {
+	if err != nil || at.TokenFile == "" {
 		return at.WebUI + page
 	}
 	token, err := dir.Token()

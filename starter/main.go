@@ -11,12 +11,14 @@ import (
 
 	"github.com/perennial-ml/perennial/starter/command"
 	"github.com/perennial-ml/perennial/starter/host"
+	"go.temporal.io/sdk/contrib/envconfig"
 	"golang.org/x/term"
 )
 
 func main() { os.Exit(run()) }
 
 func run() int {
+	defer profile()()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	// A second Ctrl-C ends the program at once.
@@ -26,11 +28,16 @@ func run() int {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		return command.ExitBadInput
 	}
+	external, err := findExternal(envconfig.EnvLookupOS)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		return command.ExitBadInput
+	}
 	return command.Main(ctx, command.World{
 		Args: os.Args[1:], Env: os.Environ(), Home: home,
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Width: width,
 		Now: time.Now, Tick: time.Second / 4, Patience: 2 * time.Minute,
-		Build: build(), Engine: &engine{home: home},
+		Build: build(), Engine: &engine{home: home, external: external},
 	})
 }
 

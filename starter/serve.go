@@ -2,15 +2,18 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
+	"github.com/perennial-ml/perennial/experiment/secrets"
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/platforms/all"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/runner/binary"
+	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/starter/command"
 	"github.com/perennial-ml/perennial/starter/host"
 	"github.com/perennial-ml/perennial/workers"
@@ -24,6 +27,15 @@ func (e *engine) Serve(ctx context.Context, how command.Serving) error {
 	if err != nil {
 		return err
 	}
+	if err := known(how.Platforms); err != nil {
+		return err
+	}
+	config := host.Config{Dir: dir, Version: command.Version, Service: e.service(how)}
+	if e.external != nil {
+		if err := e.external.serve(&config); err != nil {
+			return err
+		}
+	}
 	hostLog, err := dir.OpenLog()
 	if err != nil {
 		return err
@@ -34,7 +46,8 @@ func (e *engine) Serve(ctx context.Context, how command.Serving) error {
 			return err
 		}
 	}
-	return host.Serve(ctx, host.Config{Dir: dir, Version: command.Version, Log: hostLog, Service: e.service(how)})
+	config.Log = hostLog
+	return host.Serve(ctx, config)
 }
 
 // service is what runs beside the server: the workers on this state directory.
@@ -44,7 +57,7 @@ func (e *engine) service(how command.Serving) host.Service {
 		if err != nil {
 			return err
 		}
-		stop, err := e.work(ctx, running, store)
+		stop, err := e.work(ctx, running, store, how.Platforms)
 		if err != nil {
 			return errors.Join(err, store.Close())
 		}
@@ -58,7 +71,7 @@ func (e *engine) service(how command.Serving) host.Service {
 }
 
 // work starts the workers and returns what stops them.
-func (e *engine) work(ctx context.Context, running host.Running, store *record.Store) (stop func(), err error) {
+func (e *engine) work(ctx context.Context, running host.Running, store *record.Store, only []string) (stop func(), err error) {
 	runner, err := binary.Install(filepath.Join(e.home, "runner"))
 	if err != nil {
 		return nil, err
@@ -66,19 +79,38 @@ func (e *engine) work(ctx context.Context, running host.Running, store *record.S
 	options := running.Client
 	options.Identity = workers.Identity(running.Dir.StateID(), running.Nonce)
 	options.Logger = log.NewStructuredLogger(running.Log)
-	temporal, err := client.DialContext(ctx, options)
+	// It connects when it is first used: workers wait for a Temporal that is away.
+	temporal, err := client.NewLazyClient(options)
 	if err != nil {
 		return nil, fmt.Errorf("reach Temporal: %w", err)
 	}
 	started, err := workers.Start(ctx, workers.Options{
-		Client: temporal, Namespace: options.Namespace, Record: store, Platforms: here(runner, e.home),
-		Environment: e.environment, StateID: running.Dir.StateID(), Nonce: running.Nonce, Logger: running.Log,
+		Client: temporal, Namespace: options.Namespace, Record: store, Platforms: here(runner, e.home), Only: only,
+		Environment: e.environment, Secrets: e.secrets, StateID: running.Dir.StateID(), Nonce: running.Nonce, Logger: running.Log,
+		BuildID: e.buildID(), SearchAttributes: e.attributes(),
 	})
 	if err != nil {
 		temporal.Close()
 		return nil, err
 	}
 	return func() { started.Stop(); temporal.Close() }, nil
+}
+
+// buildID names this build in a Worker Deployment. The embedded server has one
+// worker at a time, whose workflows go on with whatever comes next.
+func (e *engine) buildID() string {
+	if e.external == nil {
+		return ""
+	}
+	return command.Version
+}
+
+// attributes are the search attributes to register; the embedded server has them.
+func (e *engine) attributes() workers.SearchAttributes {
+	if e.external == nil {
+		return nil
+	}
+	return attributes()
 }
 
 // here are the platforms of this host.
@@ -88,6 +120,21 @@ func here(runner, home string) []platforms.Platform {
 		list = append(list, construct())
 	}
 	return list
+}
+
+// secrets resolves what a platform's section refers to, by the secret file and the
+// environment that were kept when the experiment was run.
+func (e *engine) secrets(experiment string, options json.RawMessage) (json.RawMessage, error) {
+	return secrets.Resolve(options, secrets.Sources{
+		File: command.SecretsFile(e.home, experiment),
+		LookupEnv: func(name string) (string, bool) {
+			kept, err := rundir.ReadEnvironment(command.EnvironmentFile(e.home, experiment))
+			if err != nil {
+				return os.LookupEnv(name)
+			}
+			return command.World{Env: kept.Variables}.LookupEnv(name)
+		},
+	})
 }
 
 // environment is the file with the environment of whoever ran an experiment,

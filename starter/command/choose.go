@@ -36,14 +36,27 @@ type reader struct {
 	*record.Store
 }
 
-// read opens the record, gives it to work and closes it.
+// read opens the record, gives it to work and closes it. A host that died is
+// started again first: the next command is when what was under way goes on.
 func (w World) read(ctx context.Context, work func(reader) error) error {
+	w.revive(ctx)
 	store, err := w.open()
 	if err != nil {
 		return err
 	}
 	defer store.Close()
 	return work(reader{w, store})
+}
+
+// revive starts a host again that died. That it could not is no reason not to read.
+func (w World) revive(ctx context.Context) {
+	if _, err := w.Engine.Find(ctx); !errors.Is(err, ErrHostDied) {
+		return
+	}
+	fmt.Fprintln(w.Err, "the host had died; it is started again, and trials go on")
+	if _, err := w.Engine.Ensure(ctx); err != nil {
+		fmt.Fprintf(w.Err, "the host could not be started: %v\n", err)
+	}
 }
 
 // preference tells which experiments a command means when none is named.

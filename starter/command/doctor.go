@@ -14,6 +14,7 @@ import (
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/workers/codec"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
@@ -73,9 +74,10 @@ func findingRows(findings []finding) [][]string {
 }
 
 func (w World) examine(ctx context.Context) []finding {
-	findings := []finding{w.stateDirectory(), w.freeSpace(), w.recordHealth(), shell()}
+	findings := []finding{w.stateDirectory(), w.freeSpace(), w.recordHealth(), w.keysHealth(), shell()}
 	findings = append(findings, w.platforms(ctx)...)
 	findings = append(findings, w.hostHealth(ctx)...)
+	findings = append(findings, w.externalHealth(ctx)...)
 	return append(findings, w.python(ctx))
 }
 
@@ -120,6 +122,19 @@ func (w World) recordHealth() finding {
 	}
 	defer store.Close()
 	return finding{"record", fine, RecordFile(w.Home), ""}
+}
+
+// keysHealth tells whether every key is there that the Temporal database may need.
+func (w World) keysHealth() finding {
+	files := codec.In(w.Home)
+	states, err := files.States()
+	switch {
+	case err != nil:
+		return finding{"keys", failing, err.Error(), ""}
+	case len(states) == 0:
+		return finding{"keys", fine, "none yet", ""}
+	}
+	return finding{"keys", fine, fmt.Sprintf("%d in %s, which a backup must hold", len(states), files.Keys), ""}
 }
 
 func shell() finding {
@@ -174,6 +189,24 @@ func (w World) temporalHealth(ctx context.Context, host Host) finding {
 	}
 	client.Close()
 	return finding{"Temporal", fine, host.Address + " answers", ""}
+}
+
+// externalHealth is about the Temporal that TEMPORAL_* variables or a profile name.
+func (w World) externalHealth(ctx context.Context) []finding {
+	at := w.Engine.External()
+	if at.Address == "" {
+		return nil
+	}
+	mend, err := w.Engine.Examine(ctx)
+	name := "Temporal at " + at.Address
+	switch {
+	case err != nil:
+		return []finding{{name, failing, err.Error(), "check TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE and what lets you in; TEMPORAL_ADDRESS= means the embedded server"}}
+	case mend != "":
+		return []finding{{name, fine, "answers, namespace " + at.Namespace, ""},
+			{"search attributes", worth, "the namespace lacks some; runs go on without", mend}}
+	}
+	return []finding{{name, fine, "answers, namespace " + at.Namespace, ""}}
 }
 
 // python is for information: only trials written in it need it.

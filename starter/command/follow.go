@@ -18,6 +18,7 @@ import (
 const (
 	stderrLines = 20              // shown of the first trial that failed
 	hostCheck   = 2 * time.Second // how often a follower looks for the host
+	queueCheck  = 5 * time.Second // and whether queues at a Temporal of others are polled
 )
 
 // follower shows one experiment until it is over, by reading the record; it
@@ -33,6 +34,8 @@ type follower struct {
 	failed  bool                 // a failure was shown
 	checked time.Time            // when the host was last looked for
 	hosted  <-chan error         // the host's end where it lives in this process, else nil
+	idling  trial.Reason         // why nobody works on it, as last looked
+	looked  time.Time            // when that was
 	cramped bool                 // it was said that the disk is full
 }
 
@@ -135,7 +138,8 @@ func (f *follower) tend(ctx context.Context) error {
 	}
 	f.checked = f.Now()
 	f.minding()
-	if _, err := f.Engine.Find(ctx); !errors.Is(err, ErrNoHost) {
+	_, others := f.Engine.(hostless)
+	if _, err := f.Engine.Find(ctx); others || !errors.Is(err, ErrNoHost) {
 		return nil
 	}
 	f.display.Say("host-died", "the host process is gone; starting it again (running trials never notice)")
@@ -158,11 +162,32 @@ func (f *follower) look(ctx context.Context) (record.Experiment, error) {
 	if err != nil {
 		return e, err
 	}
+	reason := waitReason(e, f.unattended(ctx, e, rows))
 	for _, row := range rows {
-		f.note(&now, explainWait(row, waitReason(e, nil)))
+		f.note(&now, explainWait(row, reason))
 	}
 	f.display.Show(now)
 	return e, f.mourn(ctx, now.Changed)
+}
+
+// unattended is why nobody works on the experiment. A host of one's own is
+// started again by tend; at a Temporal of others, queues are looked at where
+// something waits.
+func (f *follower) unattended(ctx context.Context, e record.Experiment, rows []record.Trial) trial.Reason {
+	if f.Engine.External().Address == "" || f.Now().Sub(f.looked) < queueCheck {
+		return f.idling
+	}
+	waits := func(row record.Trial) bool { return row.State == trial.Waiting && row.Reason.Zero() }
+	if len(rows) > 0 && !slices.ContainsFunc(rows, waits) {
+		f.idling = trial.Reason{}
+		return f.idling
+	}
+	before := f.idling
+	f.looked, f.idling = f.Now(), f.idle(ctx, e)
+	if f.idling != before && !f.idling.Zero() && ctx.Err() == nil {
+		f.display.Say(f.idling.Code, f.idling.Text)
+	}
+	return f.idling
 }
 
 // rows are the trials that may have changed: the unsettled ones, those that were

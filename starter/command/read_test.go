@@ -38,7 +38,19 @@ func TestShowLeavesTemporalEmptyWhileNoHostRuns(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(s.out.String()), &view))
 	require.Equal(t, map[string]string{"address": "", "namespace": "", "webUI": "", "tokenFile": "",
 		"workflowId": "experiment-" + anID}, view.Temporal)
-	require.Zero(t, s.started, "reading starts no host")
+	require.Zero(t, s.started, "reading starts no host that was ended in order")
+}
+
+func TestTheNextCommandStartsAHostThatDiedEvenIfItOnlyReads(t *testing.T) {
+	for _, args := range [][]string{{"ls"}, {"show"}, {"trials"}} {
+		s := newStage(t)
+		s.told(anID)
+		s.die()
+		s.died = true
+		require.Equal(t, ExitDone, s.run(args...))
+		require.Equal(t, 1, s.started)
+		require.Contains(t, s.err.String(), "the host had died")
+	}
 }
 
 func TestExportWritesAFileInOneStep(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/perennial-ml/perennial/experiment"
+	"github.com/perennial-ml/perennial/experiment/secrets"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/starter/progress"
@@ -27,6 +28,7 @@ started; 3 stopped; 4 the engine cannot be reached; 130 detached by Ctrl-C.`
 type following struct {
 	detach     bool
 	foreground bool
+	noWorker   bool
 	output     stream
 }
 
@@ -47,8 +49,10 @@ func (h *following) flags(cmd *cobra.Command) {
 	h.output = stream{asTable}
 	cmd.Flags().BoolVarP(&h.detach, "detach", "d", false, "return as soon as the experiment is accepted")
 	cmd.Flags().BoolVar(&h.foreground, "foreground", false, "be the host, in this process, until the end or Ctrl-C")
+	cmd.Flags().BoolVar(&h.noWorker, "no-worker", false, "only submit and follow; the worker is started by others (TEMPORAL_ADDRESS)")
 	cmd.Flags().VarP(&h.output, "output", "o", "table: for people; json: one event a line, for scripts")
 	cmd.MarkFlagsMutuallyExclusive("detach", "foreground")
+	cmd.MarkFlagsMutuallyExclusive("no-worker", "foreground")
 	complete(cmd, "output", "table", "json")
 }
 
@@ -66,6 +70,9 @@ func (w World) run(ctx context.Context, file string, how following) error {
 	id := trial.NewExperimentID()
 	if err := w.keepEnvironment(id); err != nil {
 		return err
+	}
+	if err := secrets.Externalize(&config, SecretsFile(w.Home, id)); err != nil {
+		return badInput("free some space, or name another state directory by $PERENNIAL_HOME", "%w", err)
 	}
 	start := progress.Start{ID: id, Name: config.Name}
 	return w.submit(ctx, how, start, accept(id, config))
@@ -112,6 +119,12 @@ func (w World) keepEnvironment(id string) error {
 
 // submit brings up the host, sends a command, and follows the experiment.
 func (w World) submit(ctx context.Context, how following, start progress.Start, command trial.Command) error {
+	if how.noWorker {
+		var err error
+		if w, err = w.withoutWorker(ctx); err != nil {
+			return err
+		}
+	}
 	host, hosted, leave, err := w.host(ctx, how)
 	if err != nil {
 		return w.notStarted(ctx, err)

@@ -91,6 +91,9 @@ func (r reader) show(ctx context.Context, as format, e record.Experiment) error 
 	if err != nil && !errors.Is(err, ErrNoHost) {
 		fmt.Fprintf(r.Err, "the host cannot be asked: %v\n", err)
 	}
+	if idle := r.idle(ctx, e); e.Reason.Zero() && r.Engine.External().Address != "" {
+		e.Reason = idle
+	}
 	view := shown{ID: e.ID, Name: e.Name, Status: e.Status, Reason: e.Reason, Paused: e.Paused,
 		Limits: limits{e.Concurrency, unlessZero(e.MaxTrials), unlessZero(int(e.MaxDuration / time.Second))},
 		Trials: progress.Counts(e.Counts), Best: best, Driven: e.Driven.Seconds(),
@@ -127,10 +130,18 @@ func (w World) showRows(view shown, e record.Experiment) [][]string {
 			[]string{"", string(view.Best.Parameters)})
 	}
 	if view.Temporal.Address == "" {
-		return append(rows, []string{"host", "none is running; starter serve --detach starts one"})
+		return append(rows, []string{"host", w.howToHost()})
 	}
 	return append(rows, []string{"Temporal", view.Temporal.Address + ", workflow " + view.Temporal.WorkflowID},
 		[]string{"Web UI", view.Temporal.WebUI})
+}
+
+// howToHost says that no host is running, and how one is started.
+func (w World) howToHost() string {
+	if w.Engine.External().Address != "" {
+		return "none is running; starter worker starts one"
+	}
+	return "none is running; starter serve --detach starts one"
 }
 
 func explained(reason trial.Reason) string {

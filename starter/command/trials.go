@@ -42,9 +42,9 @@ func (r reader) trials(ctx context.Context, as format, name string) error {
 	if err != nil {
 		return err
 	}
-	_, hostErr := r.Engine.Find(ctx)
+	reason := waitReason(e, r.idle(ctx, e))
 	for i := range rows {
-		rows[i] = explainWait(rows[i], waitReason(e, hostErr))
+		rows[i] = explainWait(rows[i], reason)
 	}
 	return r.print(as, seen(rows), func() [][]string { return r.trialRows(rows) })
 }

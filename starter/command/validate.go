@@ -9,6 +9,7 @@ import (
 
 	"github.com/perennial-ml/perennial/codedir"
 	"github.com/perennial-ml/perennial/experiment"
+	"github.com/perennial-ml/perennial/experiment/secrets"
 	"github.com/spf13/cobra"
 )
 
@@ -30,6 +31,9 @@ func (w World) validateCommand() *cobra.Command {
 				return errors.Join(w.print(*as, viewed(faults), nil), exit(ExitBadInput))
 			}
 			if err != nil {
+				return err
+			}
+			if err := secrets.Redact(&config); err != nil {
 				return err
 			}
 			return w.print(*as, config, func() [][]string { return w.summary(args[0], config) })
@@ -86,7 +90,9 @@ func limit(n int) string {
 
 // load reads an experiment and checks what a file alone cannot tell.
 func (w World) load(file string) (experiment.Experiment, error) {
-	loaded, err := experiment.Load(file, w.Build)
+	build := w.Build
+	build.LookupEnv = w.LookupEnv
+	loaded, err := experiment.Load(file, build)
 	if err != nil {
 		return experiment.Experiment{}, explainLoad(err)
 	}

@@ -1,6 +1,11 @@
 package command
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
 )
@@ -20,13 +25,62 @@ func explainWait(row record.Trial, otherwise trial.Reason) record.Trial {
 	return row
 }
 
-// waitReason is why a trial of the experiment would wait at present.
-func waitReason(e record.Experiment, hostErr error) trial.Reason {
+// waitReason is why a trial of the experiment would wait at present; idle is why
+// nobody works on it, if nobody does.
+func waitReason(e record.Experiment, idle trial.Reason) trial.Reason {
 	switch {
-	case hostErr != nil:
-		return noHost
+	case !idle.Zero():
+		return idle
 	case e.Paused:
 		return paused
 	}
 	return submitting
+}
+
+// idle is why nobody works on an experiment, zero where somebody does.
+func (w World) idle(ctx context.Context, e record.Experiment) trial.Reason {
+	if !e.Status.Active() {
+		return trial.Reason{}
+	}
+	if w.Engine.External().Address != "" {
+		return w.unpolled(ctx, platformsOf(e))
+	}
+	if _, err := w.Engine.Find(ctx); err != nil {
+		return noHost
+	}
+	return trial.Reason{}
+}
+
+// unpolled is the reason that a queue at a Temporal of others gives for a wait.
+func (w World) unpolled(ctx context.Context, platforms []string) trial.Reason {
+	queue, err := w.Engine.Unpolled(ctx, platforms)
+	if err != nil {
+		return trial.Reason{Code: "temporal-unreachable", Text: err.Error()}
+	}
+	if queue == "" {
+		return trial.Reason{}
+	}
+	start := "starter worker starts one"
+	if name, found := strings.CutPrefix(queue, "platform."); found {
+		name, _, _ = strings.Cut(name, ".")
+		start = fmt.Sprintf("a worker started by starter worker --platform %s does, one without --platform as well", name)
+	}
+	return trial.Reason{Code: "no-worker", Text: fmt.Sprintf("no worker polls the queue %s; %s", queue, start)}
+}
+
+// platformsOf names the platforms of an experiment.
+func platformsOf(e record.Experiment) []string {
+	var config struct {
+		Platforms []struct {
+			Name string `json:"platform"`
+		} `json:"trainingService"`
+	}
+	if json.Unmarshal(e.Config, &config) != nil {
+		return nil
+	}
+	var names []string
+	for _, platform := range config.Platforms {
+		names = append(names, platform.Name)
+	}
+	return names
 }

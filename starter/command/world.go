@@ -6,6 +6,7 @@ package command
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
@@ -33,14 +34,20 @@ type World struct {
 	Engine   Engine
 }
 
-// Getenv returns the value of a variable, empty where it is not set.
-func (w World) Getenv(name string) string {
+// LookupEnv returns the value of a variable and whether it is set.
+func (w World) LookupEnv(name string) (string, bool) {
 	for _, variable := range w.Env {
 		if value, found := strings.CutPrefix(variable, name+"="); found {
-			return value
+			return value, true
 		}
 	}
-	return ""
+	return "", false
+}
+
+// Getenv returns the value of a variable, empty where it is not set.
+func (w World) Getenv(name string) string {
+	value, _ := w.LookupEnv(name)
+	return value
 }
 
 // RecordFile is the path of the record below a state directory.
@@ -52,8 +59,18 @@ func EnvironmentFile(home, experiment string) string {
 	return filepath.Join(home, "experiments", experiment, "environment")
 }
 
-// ErrNoHost says that no host process serves the state directory.
-var ErrNoHost = errors.New("no host is running")
+// SecretsFile is the path, below a state directory, of the values that were moved
+// out of an experiment's file.
+func SecretsFile(home, experiment string) string {
+	return filepath.Join(home, "experiments", experiment, "secrets")
+}
+
+// ErrNoHost says that no host process serves the state directory; ErrHostDied,
+// which is one too, that the last one did not end in order.
+var (
+	ErrNoHost   = errors.New("no host is running")
+	ErrHostDied = fmt.Errorf("%w: the last one died", ErrNoHost)
+)
 
 // Engine brings up what runs experiments and speaks to it. It is the edge that
 // links the server; package main supplies it.
@@ -61,7 +78,8 @@ type Engine interface {
 	// Check makes the state directory where there is none, and says what makes it
 	// unfit: a network file system, a newer version's, no permission, no space.
 	Check() error
-	// Find returns the host that serves the state directory, or ErrNoHost.
+	// Find returns the host that serves the state directory, or ErrNoHost, or
+	// ErrHostDied.
 	Find(ctx context.Context) (Host, error)
 	// Ensure returns that host and starts one in the background where there is none.
 	Ensure(ctx context.Context) (Host, error)
@@ -76,6 +94,15 @@ type Engine interface {
 	Probe(ctx context.Context) map[string][]trial.Reason
 	// Link is an address that opens a page of the host's Web UI, once.
 	Link(host Host, page string) string
+	// External is the Temporal that TEMPORAL_* variables or a profile name, zero
+	// where the embedded one is meant.
+	External() External
+	// Examine tells what is wrong with that Temporal, or by which command it can
+	// be mended, empty where all is well.
+	Examine(ctx context.Context) (mend string, err error)
+	// Unpolled returns a queue at that Temporal that an experiment on these
+	// platforms needs and no worker polls; empty where there is none.
+	Unpolled(ctx context.Context, platforms []string) (queue string, err error)
 	// Unit writes a systemd user unit that keeps the host running.
 	Unit(out io.Writer) error
 }
@@ -83,7 +110,14 @@ type Engine interface {
 // Serving says how to be the host.
 type Serving struct {
 	Background bool       // what this process prints goes to the host's log
+	Platforms  []string   // to work for; empty means all
 	Ready      func(Host) // called once, when the host works
+}
+
+// External is a Temporal that others run.
+type External struct {
+	Address   string // of its frontend, host:port
+	Namespace string
 }
 
 // Client asks things of experiments. Both verbs answer when what they ask is durable.

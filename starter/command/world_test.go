@@ -73,10 +73,14 @@ type engine struct {
 	home    string
 	mu      sync.Mutex
 	running bool  // a host can be found
+	died    bool  // the last host was killed
 	started int   // hosts that Ensure started
 	refuse  error // what Connect returns
 	unfit   error // what Check returns
 	broken  error // what Ensure returns, once the host died
+	other   External
+	lonely  string // the queue that nobody polls
+	mend    string // what Examine returns
 	after   func(trial.Command)
 	sent    []trial.Command
 	ended   []workflows.Ending
@@ -116,10 +120,13 @@ func (e *engine) Check() error { return errors.Join(e.unfit, os.MkdirAll(e.home,
 func (e *engine) Find(context.Context) (Host, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.running {
-		return Host{}, ErrNoHost
+	switch {
+	case e.running:
+		return aHost, nil
+	case e.died:
+		return Host{}, ErrHostDied
 	}
-	return aHost, nil
+	return Host{}, ErrNoHost
 }
 
 func (e *engine) Ensure(context.Context) (Host, error) {
@@ -157,6 +164,16 @@ func (e *engine) Stop(ctx context.Context) error {
 func (e *engine) Connect(context.Context, Host) (Client, error) { return e, e.refuse }
 
 func (e *engine) Close() {}
+
+func (e *engine) External() External { return e.other }
+
+func (e *engine) Examine(context.Context) (string, error) { return e.mend, e.refuse }
+
+func (e *engine) Unpolled(context.Context, []string) (string, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.lonely, nil
+}
 
 func (e *engine) Link(host Host, page string) string { return host.WebUI + page + "?token=once" }
 
