@@ -42,11 +42,18 @@ type Activities struct {
 	Assessors   func(assessors.Spec) (assessors.Assessor, error)
 	Signaler    Signaler
 	Environment func(experiment string) string // the caller's environment file, "" if none
-	Queue       func(platform string) string   // the task queue of a platform's activities
-	Logger      *slog.Logger
-	Resumed     func() // somebody said resume: what got lost is looked for at once; may be nil
+	// Secrets replaces the references in a platform's section by what they refer
+	// to. What it returns goes to the platform and nowhere else; nil: there are none.
+	Secrets func(experiment string, options json.RawMessage) (json.RawMessage, error)
+	Queue   func(platform string) string // the task queue of a platform's activities
+	Logger  *slog.Logger
+	Resumed func() // somebody said resume: what got lost is looked for at once; may be nil
+	// Searchable tells whether the Temporal server knows our search attributes;
+	// nil means that it does not.
+	Searchable func(context.Context) bool
 
 	algorithms sync.Map // experiment id → *algorithm
+	waits      sync.Map // experiment id → waits
 }
 
 // Timings of long activities. A heartbeat is 1 ms of engine time, so it is far

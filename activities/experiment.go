@@ -18,7 +18,8 @@ type Opening struct {
 	Known       bool          `json:"known"` // false: nothing was accepted under this id yet
 	Status      record.Status `json:"status"`
 	Paused      bool          `json:"paused"`
-	Ending      bool          `json:"ending,omitempty"` // early-stop: what was asked shall end
+	Resumed     bool          `json:"resumed,omitempty"` // while stopping: it goes on once it has stopped
+	Ending      bool          `json:"ending,omitempty"`  // early-stop: what was asked shall end
 	Concurrency int           `json:"concurrency"`
 	Cursor      int64         `json:"cursor"`    // how far an earlier workflow has read
 	LastEvent   int64         `json:"lastEvent"` // events up to here are in the other fields
@@ -29,6 +30,12 @@ type Opening struct {
 	// Queues are the task queues of the experiment's platforms, in their order:
 	// trial n uses number n modulo their count.
 	Queues []string `json:"queues"`
+	// Platforms are the names that go with Queues.
+	Platforms  []string `json:"platforms"`
+	Name       string   `json:"name,omitempty"`
+	Tuner      string   `json:"tuner,omitempty"`
+	Standing   Standing `json:"standing"`
+	Searchable bool     `json:"searchable,omitempty"` // search attributes may be used
 }
 
 // Open reads from the record what an experiment's workflow needs to go on.
@@ -50,6 +57,15 @@ func (a *Activities) Open(ctx context.Context, id string) (Opening, error) {
 	}
 	for _, platform := range config.Platforms {
 		opening.Queues = append(opening.Queues, a.Queue(platform.Name))
+		opening.Platforms = append(opening.Platforms, platform.Name)
+	}
+	if opening.Resumed, err = a.resumed(ctx, row); err != nil {
+		return Opening{}, err
+	}
+	opening.Name, opening.Tuner = row.Name, config.Tuner.Name
+	opening.Searchable = a.Searchable != nil && a.Searchable(ctx)
+	if opening.Standing, err = a.standing(ctx, id); err != nil {
+		return Opening{}, err
 	}
 	return opening, a.unsettled(ctx, id, &opening)
 }
@@ -71,6 +87,30 @@ func (a *Activities) unsettled(ctx context.Context, id string, opening *Opening)
 		}
 	}
 	return nil
+}
+
+// resumed tells whether the last word on a stop that is under way is a resume.
+func (a *Activities) resumed(ctx context.Context, row record.Experiment) (resumed bool, err error) {
+	if row.Status != record.Stopping {
+		return false, nil
+	}
+	events, err := a.Record.News(ctx, row.ID, 0)
+	if err != nil {
+		return false, err
+	}
+	for _, event := range events {
+		news, err := newsOf(event)
+		if err != nil {
+			return false, err
+		}
+		switch news.Command {
+		case trial.Stop:
+			resumed = false
+		case trial.Resume:
+			resumed = true
+		}
+	}
+	return resumed, nil
 }
 
 // ErrorRejected is the type of the error of a command that makes no sense now;

@@ -26,6 +26,8 @@ type RoundRequest struct {
 	Room int `json:"room"`
 	// NoMore is what the workflow believes about RoundAnswer.NoMore.
 	NoMore bool `json:"noMore,omitempty"`
+	// Concern is the Standing's that the workflow knows.
+	Concern string `json:"concern,omitempty"`
 }
 
 // RoundAnswer is what happened since.
@@ -33,6 +35,8 @@ type RoundAnswer struct {
 	News   []News `json:"news"` // after the request's cursor
 	Cursor int64  `json:"cursor"`
 	NoMore bool   `json:"noMore,omitempty"` // no further trial will be asked unless a command changes that
+	// Standing is as new as the news.
+	Standing Standing `json:"standing"`
 }
 
 // News is an event of the log as far as it concerns an experiment's workflow:
@@ -48,7 +52,8 @@ type News struct {
 // Round waits until something that concerns the experiment came after the cursor,
 // or trials can be asked for, and returns both: suggestions for the slots that
 // are free are in the same answer as the ends that freed them. It keeps the
-// experiment's clock meanwhile.
+// experiment's clock meanwhile, and at its ticks returns too where another
+// concern should be shown.
 func (a *Activities) Round(ctx context.Context, request RoundRequest) (answer RoundAnswer, err error) {
 	if err := a.Record.SetCursor(ctx, request.Experiment, request.Cursor); err != nil {
 		return answer, err
@@ -74,14 +79,16 @@ type round struct {
 func (r *round) wait(ctx context.Context) (RoundAnswer, error) {
 	ticker := time.NewTicker(clockTick)
 	defer ticker.Stop()
-	for {
+	for ticked := false; ; {
 		answer, err := r.look(ctx)
-		if err != nil || len(answer.News) > 0 || answer.NoMore != r.NoMore {
+		concerned := ticked && answer.Standing.Concern() != r.Concern
+		if err != nil || len(answer.News) > 0 || answer.NoMore != r.NoMore || concerned {
 			return answer, errors.Join(err, r.count(context.WithoutCancel(ctx)))
 		}
 		select {
 		case <-r.changed:
 		case <-ticker.C:
+			ticked = true
 			err = r.count(ctx)
 		case <-ctx.Done():
 			return answer, errors.Join(ctx.Err(), r.count(context.WithoutCancel(ctx)))
@@ -111,7 +118,12 @@ func (r *round) look(ctx context.Context) (RoundAnswer, error) {
 	if err != nil {
 		return RoundAnswer{}, err
 	}
-	return answerOf(news, r.Cursor, noMore)
+	answer, err := answerOf(news, r.Cursor, noMore)
+	if err != nil {
+		return RoundAnswer{}, err
+	}
+	answer.Standing, err = r.standing(ctx, r.Experiment)
+	return answer, err
 }
 
 func answerOf(events []trial.Event, cursor int64, noMore bool) (RoundAnswer, error) {

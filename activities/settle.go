@@ -18,6 +18,15 @@ const MaxFaults = 3
 type Settlement struct {
 	State       trial.State `json:"state,omitempty"`       // set when the trial is settled
 	Interrupted bool        `json:"interrupted,omitempty"` // it stays unsettled until its experiment is resumed
+	// Value and Reason tell more of a settled trial: its default metric, nil
+	// where there is none, and why it ended so.
+	Value  *float64     `json:"value,omitempty"`
+	Reason trial.Reason `json:"reason,omitzero"`
+}
+
+// settlementOf is the settlement of a trial that is settled.
+func settlementOf(row record.Trial) Settlement {
+	return Settlement{State: row.State, Value: row.Value, Reason: brief(row.Reason)}
 }
 
 // Again tells whether the trial goes on with another attempt.
@@ -35,7 +44,7 @@ func (a *Activities) Settle(ctx context.Context, key trial.Key) (Settlement, err
 		return Settlement{}, err
 	}
 	if row.Settled() {
-		return Settlement{State: row.State}, nil
+		return settlementOf(row), nil
 	}
 	verdict, err := a.judge(ctx, attempt)
 	if err != nil {
@@ -45,18 +54,19 @@ func (a *Activities) Settle(ctx context.Context, key trial.Key) (Settlement, err
 }
 
 // Dismiss settles a trial that shall end and has no attempt that could: by its
-// decision, or as interrupted where the experiment stops.
+// decision, or as interrupted where the experiment stops. Where the record wants
+// neither, the trial goes on.
 func (a *Activities) Dismiss(ctx context.Context, id string, sequence int) (Settlement, error) {
 	row, err := a.Record.Trial(ctx, id, sequence)
 	if err != nil {
 		return Settlement{}, err
 	}
 	if row.Settled() {
-		return Settlement{State: row.State}, nil
+		return settlementOf(row), nil
 	}
 	key := trial.Key{Experiment: id, Sequence: sequence}
-	intent, err := a.intent(ctx, trial.Key{Experiment: id, Sequence: sequence, Attempt: row.Attempts + 1})
-	if err != nil {
+	intent, wanted, err := a.intent(ctx, trial.Key{Experiment: id, Sequence: sequence, Attempt: row.Attempts + 1})
+	if err != nil || !wanted {
 		return Settlement{}, err
 	}
 	v := verdictOf(intent.Cause, trial.Reason{})
@@ -82,20 +92,25 @@ type verdict struct {
 }
 
 func (a *Activities) judge(ctx context.Context, attempt record.Attempt) (verdict, error) {
-	if attempt.Intent != nil {
-		v := verdictOf(attempt.Intent.Cause, attempt.Reason)
-		v.decision = "carried-out"
-		return v, nil
-	}
-	if platforms.Phase(attempt.Phase) == platforms.Exited && !attempt.Exit.Outside {
+	if attempt.Intent == nil && platforms.Phase(attempt.Phase) == platforms.Exited && !attempt.Exit.Outside {
 		return exited(*attempt.Exit), nil
 	}
 	decision, decided, err := a.Record.DecisionOn(ctx, attempt.Key)
 	if err != nil {
 		return verdict{}, err
 	}
+	// The intent is what the run was ended by; why is known by the decision that
+	// it carries out. A stop would have the trial run again, which somebody who
+	// decided that it shall end does not want.
+	cause, reason := decision.Decision.Cause, decision.Decision.Reason
+	if attempt.Intent != nil && !(decided && attempt.Intent.Cause == trial.CauseStop) {
+		cause, decided = attempt.Intent.Cause, true
+		if attempt.Intent.Decision != decision.Decision.ID {
+			reason = attempt.Reason
+		}
+	}
 	if decided {
-		v := verdictOf(decision.Decision.Cause, decision.Decision.Reason)
+		v := verdictOf(cause, reason)
 		v.decision = "carried-out"
 		return v, nil
 	}
@@ -164,7 +179,8 @@ func (a *Activities) write(ctx context.Context, row record.Trial, key trial.Key,
 		if err != nil {
 			return answer, err
 		}
-		settlement.Ended, answer.State = &ended, v.state
+		settlement.Ended = &ended
+		answer = Settlement{State: ended.State, Value: ended.Value, Reason: brief(ended.Reason)}
 	case record.OutcomeInterrupted:
 		settlement.Interrupted, answer.Interrupted = &trial.Interrupted{Reason: v.reason}, true
 	}

@@ -37,7 +37,7 @@ func (a *Activities) prepare(ctx context.Context, id string, config experiment.P
 	})
 	if err != nil {
 		reason := trial.Reason{Code: "prepare-" + string(platforms.CodeOf(err)), Text: err.Error()}
-		return errors.Join(temporalError(err), a.Record.SetReason(ctx, id, reason))
+		return temporalError(errors.Join(err, a.Record.SetReason(ctx, id, reason)))
 	}
 	text, err := json.Marshal(workspace)
 	if err != nil {
@@ -53,6 +53,8 @@ type Submission struct {
 	// Nothing new was started; Attempt, if not 0, may still run.
 	Refused bool `json:"refused,omitempty"`
 	Attempt int  `json:"attempt,omitempty"`
+	// Parameters are the trial's, for people, where they are small.
+	Parameters json.RawMessage `json:"parameters,omitempty"`
 }
 
 // Settlement is the settlement of a trial that had ended before, else zero.
@@ -84,7 +86,11 @@ func (a *Activities) SubmitTrial(ctx context.Context, id string, sequence int) (
 	case errors.Is(err, record.ErrStopping), errors.Is(err, record.ErrDecided):
 		submission.Refused = true
 		return submission, nil
-	case err != nil || attempt.Handle != nil:
+	case err != nil:
+		return submission, err
+	}
+	submission.Parameters, err = a.parameters(ctx, id, sequence)
+	if err != nil || attempt.Handle != nil {
 		return submission, err
 	}
 	err = a.launch(ctx, row, config, attempt.Key)
@@ -110,7 +116,8 @@ func (a *Activities) OpenAttempt(ctx context.Context, id string, sequence int) (
 
 func (a *Activities) settled(ctx context.Context, id string, sequence int) (Submission, error) {
 	row, err := a.Record.Trial(ctx, id, sequence)
-	return Submission{Settled: &Settlement{State: row.State}}, err
+	settlement := settlementOf(row)
+	return Submission{Settled: &settlement}, err
 }
 
 // refuse fails a trial whose job the platform would never accept.
@@ -163,13 +170,24 @@ func (a *Activities) job(ctx context.Context, row record.Experiment, config expe
 		return platforms.Job{}, err
 	}
 	place := placement(config, key.Sequence)
+	options, err := a.resolved(key.Experiment, place.Options)
+	if err != nil {
+		return platforms.Job{}, err
+	}
 	return platforms.Job{
 		Key: key, Workspace: workspace, Command: place.Command,
 		Parameter: parameterFile(asked), Parameters: asked.Parameters,
 		Directory: directory(config, key.Experiment), EnvironmentFile: a.Environment(key.Experiment),
 		MaxDuration: config.MaxTrialTime.Duration(), Grace: place.Grace.Duration(),
-		LogLimit: place.LogLimit, GPUs: place.GPUs, Options: place.Options,
+		LogLimit: place.LogLimit, GPUs: place.GPUs, Options: options,
 	}, nil
+}
+
+func (a *Activities) resolved(experiment string, options json.RawMessage) (json.RawMessage, error) {
+	if a.Secrets == nil {
+		return options, nil
+	}
+	return a.Secrets(experiment, options)
 }
 
 func workspaceOf(row record.Experiment, index int) (platforms.Workspace, error) {
@@ -227,14 +245,15 @@ func (a *Activities) sweep(ctx context.Context, platform Platform, attempt recor
 
 // CancelTrial has a platform end an attempt on behalf of whoever the record says
 // wants that, whether or not Submit's answer ever arrived. What is over or was
-// never started is success.
+// never started is success, and what nobody wants to end goes on: the word may be
+// one about an earlier attempt that came late.
 func (a *Activities) CancelTrial(ctx context.Context, key trial.Key) error {
 	attempt, err := a.Record.Attempt(ctx, key)
 	if err != nil {
 		return err
 	}
-	intent, err := a.intent(ctx, key)
-	if err != nil {
+	intent, wanted, err := a.intent(ctx, key)
+	if err != nil || !wanted {
 		return err
 	}
 	platform, err := a.platform(attempt.Platform)
@@ -254,12 +273,13 @@ func (a *Activities) CancelTrial(ctx context.Context, key trial.Key) error {
 }
 
 // intent is why an attempt shall end: by its decision, else with its experiment.
-func (a *Activities) intent(ctx context.Context, key trial.Key) (trial.Intent, error) {
+func (a *Activities) intent(ctx context.Context, key trial.Key) (intent trial.Intent, wanted bool, err error) {
 	decision, decided, err := a.Record.DecisionOn(ctx, key)
-	if err != nil || !decided {
-		return trial.Intent{Cause: trial.CauseStop}, err
+	if err != nil || decided {
+		return trial.Intent{Cause: decision.Decision.Cause, Decision: decision.Decision.ID}, decided, err
 	}
-	return trial.Intent{Cause: decision.Decision.Cause, Decision: decision.Decision.ID}, nil
+	row, err := a.Record.Experiment(ctx, key.Experiment)
+	return trial.Intent{Cause: trial.CauseStop}, row.Status != record.Running, err
 }
 
 // HandleOf is an attempt's handle. Where the answer of Submit was lost it is the

@@ -289,6 +289,9 @@ func (t *transaction) observe(c *course, o Observation) error {
 		o = c.attempt.Observed()
 		o.Drained = true
 	}
+	if c.attempt.Outcome != "" {
+		o.Reason = c.attempt.Reason // why it turned out so
+	}
 	if err := t.saveObservation(c.attempt.Key, o); err != nil || !c.decides() {
 		return err
 	}

@@ -184,7 +184,7 @@ type Ask struct {
 // Ask makes trials, all in one commit, and returns their asked events in the
 // given order. A trial that is on record already keeps what it has, and its event
 // is returned. A sequence number beyond the next one is a *RejectedError; a new trial
-// for an experiment that does not run is ErrStopping.
+// for an experiment that does not run, or shall end, is ErrStopping.
 func (s *Store) Ask(ctx context.Context, experiment string, asks []Ask) ([]trial.Event, error) {
 	return change(ctx, s, func(t *transaction) ([]trial.Event, error) {
 		e, err := t.experiment(experiment)
@@ -207,7 +207,7 @@ func (t *transaction) askOnce(e *experimentRow, ask Ask) (trial.Event, error) {
 		return trial.Event{}, rejected("trial %d cannot be asked: the next is %d", ask.Sequence, e.Asked)
 	case ask.Sequence < e.Asked:
 		return t.askedEvent(e.ID, ask.Sequence)
-	case e.Status != Running:
+	case e.Status != Running, e.Ending:
 		return trial.Event{}, ErrStopping
 	}
 	return t.ask(e, ask.Asked)

@@ -7,20 +7,11 @@ step() { printf '\n== %s (%s)\n' "$1" "$(date +%T)"; }
 
 # Packages that link the Temporal server are tested without -race, all but one:
 # building the server a second time, for -race, costs ten minutes.
-mapfile -t all < <(go list ./...)
-server='go.temporal.io/server/temporal'
-mapfile -t linked < <(go list -deps -test -f '{{if not .Standard}}{{.ImportPath}} {{join .Deps " "}}{{end}}' ./... 2>/dev/null |
-    awk -v s="$server" 'index($0, " " s " ") || $0 ~ " " s "$" {print $1}' | sed 's/\.test$//; s/_test$//; s/ .*//' | sort -u)
-unlinked=()
-for package in "${all[@]}"; do
-    case "$package" in */testsuite/endtoend*|*/testsuite/chaos*) continue ;; esac
-    printf '%s\n' "${linked[@]}" | grep -qx "$package" || unlinked+=("$package")
-done
-with=()
-for package in "${all[@]}"; do
-    case "$package" in */testsuite/*) continue ;; esac
-    printf '%s\n' "${linked[@]}" | grep -qx "$package" && with+=("$package")
-done
+linked=$(go list -test -f '{{.ImportPath}}|{{join .Deps " "}}' ./... |
+    awk -F'|' 'index(" " $2 " ", " go.temporal.io/server/temporal ") {print $1}' |
+    sed 's/ .*//; s/\.test$//; s/_test$//' | sort -u)
+mapfile -t plain < <(echo "$linked" | grep -v /testsuite/)
+mapfile -t raced < <(go list ./... | grep -vxF "$linked" | grep -v '/testsuite/\(endtoend\|chaos\|webui\|cluster\|bench\)')
 
 step "format and vet"
 unformatted=$(gofmt -l $(git ls-files '*.go' 2>/dev/null || find . -name '*.go'))
@@ -31,13 +22,16 @@ step "workflows are deterministic"
 go run go.temporal.io/sdk/contrib/tools/workflowcheck@v0.6.0 ./workflows/...
 
 step "unit tests, with the race detector"
-go test -race -timeout 15m "${unlinked[@]}"
+go test -race -timeout 15m "${raced[@]}"
 
 step "the embedded server and its host"
-go test -timeout 10m "${with[@]}"
+go test -timeout 10m "${plain[@]}"
 
 step "stories, crashes and power cuts, with the real program"
-go test -timeout 40m -v ./testsuite/endtoend/... 2>&1 | grep -vE '^=== (RUN|PAUSE|CONT)'
+go test -timeout 40m -p 1 -v ./testsuite/endtoend/... ./testsuite/chaos/... 2>&1 | grep -vE '^=== (RUN|PAUSE|CONT)'
+
+step "any Temporal: the stock server on PostgreSQL, which root's test installs"
+go test -timeout 15m -v ./testsuite/cluster/... 2>&1 | grep -vE '^=== (RUN|PAUSE|CONT)'
 
 step "one end-to-end package with the race detector"
 go test -race -timeout 20m ./testsuite/raced/...

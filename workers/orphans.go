@@ -10,7 +10,6 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/workflows"
 )
 
@@ -21,56 +20,74 @@ const errorOrphaned = "host-died"
 // activities that an earlier host of this state directory had begun: its lock
 // proves it dead, so nobody needs to wait for their heartbeats to stay away.
 func (w *Workers) failOrphans(ctx context.Context) error {
-	rows, err := w.options.Record.Experiments(ctx)
+	ids, err := w.driven(ctx)
 	if err != nil {
 		return err
 	}
 	var failures []error
-	for _, row := range rows {
-		if row.Status.Active() {
-			failures = append(failures, w.failOrphansOf(ctx, row))
-		}
+	for _, id := range ids {
+		failures = append(failures, w.failOrphansIn(ctx, id))
 	}
 	return errors.Join(failures...)
 }
 
-func (w *Workers) failOrphansOf(ctx context.Context, row record.Experiment) error {
-	sequences, err := w.options.Record.Unsettled(ctx, row.ID)
+// driven are the ids of the workflows that active experiments have, or may have.
+func (w *Workers) driven(ctx context.Context) (ids []string, err error) {
+	rows, err := w.options.Record.Experiments(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		if !row.Status.Active() {
+			continue
+		}
+		sequences, err := w.options.Record.Unsettled(ctx, row.ID)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, workflows.ExperimentWorkflowID(row.ID))
+		for _, n := range sequences {
+			ids = append(ids, workflows.TrialWorkflowID(row.ID, n))
+		}
+	}
+	return ids, nil
+}
+
+func (w *Workers) failOrphansIn(ctx context.Context, workflowID string) error {
+	pending, err := w.pending(ctx, workflowID)
 	if err != nil {
 		return err
 	}
-	ids := []string{workflows.ExperimentWorkflowID(row.ID)}
-	for _, n := range sequences {
-		ids = append(ids, workflows.TrialWorkflowID(row.ID, n))
-	}
-	for _, id := range ids {
-		if err := w.failOrphansIn(ctx, id); err != nil {
+	for _, activity := range pending {
+		if !w.orphaned(activity) {
+			continue
+		}
+		if err := w.fail(ctx, workflowID, activity.ActivityId); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (w *Workers) failOrphansIn(ctx context.Context, workflowID string) error {
+// pending are the activities that a workflow waits for; none where it is gone.
+func (w *Workers) pending(ctx context.Context, workflowID string) ([]*workflowpb.PendingActivityInfo, error) {
 	description, err := w.options.Client.DescribeWorkflowExecution(ctx, workflowID, "")
+	var missing *serviceerror.NotFound
+	if errors.As(err, &missing) {
+		return nil, nil
+	}
+	return description.GetPendingActivities(), err
+}
+
+// fail ends an activity that nobody runs, so that Temporal has it run again.
+func (w *Workers) fail(ctx context.Context, workflowID, activityID string) error {
+	err := w.options.Client.CompleteActivityByID(ctx, w.options.Namespace, workflowID, "", activityID, nil,
+		temporal.NewApplicationError("nobody runs it", errorOrphaned))
 	var missing *serviceerror.NotFound
 	if errors.As(err, &missing) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	for _, activity := range description.PendingActivities {
-		if !w.orphaned(activity) {
-			continue
-		}
-		err := w.options.Client.CompleteActivityByID(ctx, w.options.Namespace, workflowID, "", activity.ActivityId, nil,
-			temporal.NewApplicationError("the host that ran it died", errorOrphaned))
-		if err != nil && !errors.As(err, &missing) {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // orphaned tells whether an activity was begun by an earlier host of this state

@@ -5,12 +5,15 @@ package workers
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
@@ -39,9 +42,19 @@ type Options struct {
 	Record      *record.Store
 	Platforms   []platforms.Platform
 	Environment func(experiment string) string // the caller's environment file
-	StateID     string                         // of the state directory; names this host in queues
-	Nonce       string                         // of this process
-	Logger      *slog.Logger
+	// Secrets resolves references; see activities.Activities.
+	Secrets func(experiment string, options json.RawMessage) (json.RawMessage, error)
+	StateID string // of the state directory; names this host in queues
+	Nonce   string // of this process
+	Logger  *slog.Logger
+	// Only names the platforms to work for; empty means all. The others' trials
+	// wait for a worker that does.
+	Only []string
+	// BuildID names this build in the record's Worker Deployment; empty where
+	// there is none, as with an embedded server.
+	BuildID string
+	// SearchAttributes are registered where that is allowed.
+	SearchAttributes SearchAttributes
 }
 
 // Identity is the identity that this host's Temporal clients must carry, so that
@@ -50,35 +63,64 @@ func Identity(stateID, nonce string) string { return stateID + "/" + nonce }
 
 // Workers are the running parts of a host.
 type Workers struct {
-	options Options
-	queues  workflows.Queues
-	workers []worker.Worker
-	cancel  context.CancelFunc
-	running sync.WaitGroup
+	options  Options
+	queues   workflows.Queues
+	version  worker.DeploymentOptions
+	arrivals arrivals
+	learned  time.Time // when Temporal knows the search attributes everywhere
+	workers  []worker.Worker
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
 }
 
-// Start observes what runs, fails what an earlier host of this state directory
-// left undone, and then begins to work. Stop ends it.
-func Start(ctx context.Context, options Options) (*Workers, error) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+// Start observes what runs, waits for a Temporal that is away, fails what an
+// earlier host of this state directory left undone, and then begins to work. Stop
+// ends it. Where a copy of the record is worked on elsewhere it returns a
+// SharedError.
+func Start(starting context.Context, options Options) (*Workers, error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(starting))
 	w := &Workers{options: options, queues: workflows.Queues{Record: options.Record.ID()}, cancel: cancel}
 	activities := w.activities()
+	sweeps := sweeper.New(sweeper.Sweeper{
+		Record: options.Record, Workflows: w.Workflows(), Platforms: activities.Platforms, Logger: options.Logger,
+	})
+	activities.Resumed = sweeps.Soon
 	// Observation does not wait for Temporal.
 	for _, platform := range activities.Platforms {
 		w.running.Go(func() { w.observe(ctx, platform) })
 	}
-	if err := w.failOrphans(ctx); err != nil {
-		options.Logger.Warn("fail orphaned activities", "error", err)
-	}
-	if err := w.work(activities); err != nil {
+	if err := w.begin(starting, activities); err != nil {
 		w.Stop()
 		return nil, err
 	}
-	sweeps := &sweeper.Sweeper{
-		Record: options.Record, Workflows: w.Workflows(), Platforms: activities.Platforms, Logger: options.Logger,
-	}
 	w.running.Go(func() { sweeps.Run(ctx, sweeper.Every) })
+	if options.BuildID != "" {
+		w.running.Go(func() { w.recoverLost(ctx) })
+	}
 	return w, nil
+}
+
+// begin does what needs Temporal, in an order: nothing is polled before the
+// orphans of the last host are failed.
+func (w *Workers) begin(ctx context.Context, a *activities.Activities) error {
+	if err := w.awaitTemporal(ctx); err != nil {
+		return err
+	}
+	if err := Alone(ctx, w.options.Client, w.options.Record.ID(), w.options.StateID); err != nil {
+		return err
+	}
+	if err := w.failOrphans(ctx); err != nil {
+		w.options.Logger.Warn("fail orphaned activities", "error", err)
+	}
+	added, err := w.options.SearchAttributes.Register(ctx, w.options.Client, w.options.Namespace)
+	if err != nil {
+		w.options.Logger.Warn("working without search attributes; starter doctor prints how to add them", "error", err)
+	}
+	if added {
+		w.learned = time.Now().Add(learning)
+	}
+	w.version = w.deploy(ctx)
+	return w.work(a)
 }
 
 // Workflows returns a client of this host's workflows.
@@ -102,27 +144,43 @@ func (w *Workers) observe(ctx context.Context, platform activities.Platform) {
 }
 
 func (w *Workers) activities() *activities.Activities {
-	all := map[string]activities.Platform{}
+	served := map[string]activities.Platform{}
 	for _, platform := range w.options.Platforms {
-		all[platform.Traits().Name] = activities.Platform{
+		name := platform.Traits().Name
+		if len(w.options.Only) > 0 && !slices.Contains(w.options.Only, name) {
+			continue
+		}
+		served[name] = activities.Platform{
 			Platform: platform, Poller: poller.New(platform, w.options.Record, w.options.Logger),
 		}
 	}
 	return &activities.Activities{
-		Record: w.options.Record, Platforms: all, Tuners: tuners.New, Assessors: assessors.New,
-		Signaler: w.Workflows(), Environment: w.options.Environment, Queue: w.platformQueue(all), Logger: w.options.Logger,
+		Record: w.options.Record, Platforms: served, Tuners: tuners.New, Assessors: assessors.New,
+		Signaler: w.Workflows(), Environment: w.options.Environment, Secrets: w.options.Secrets, Queue: PlatformQueue(w.queues, w.options.Platforms, w.options.StateID), Logger: w.options.Logger,
+		Searchable: w.searchable,
 	}
 }
 
-// platformQueue names the queue of a platform: of this very host where only it
+// searchable tells whether workflows can set their search attributes. A server
+// that does not say so would fail them for it.
+func (w *Workers) searchable(ctx context.Context) bool {
+	if time.Now().Before(w.learned) {
+		return false
+	}
+	missing, err := SearchAttributes(workflows.SearchAttributes()).Missing(ctx, w.options.Client, w.options.Namespace)
+	return err == nil && len(missing) == 0
+}
+
+// PlatformQueue names the queue of each platform: of this very host where only it
 // can act.
-func (w *Workers) platformQueue(all map[string]activities.Platform) func(string) string {
+func PlatformQueue(queues workflows.Queues, all []platforms.Platform, stateID string) func(name string) string {
 	return func(name string) string {
-		host := ""
-		if platform, ok := all[name]; ok && platform.Traits().HostBound {
-			host = w.options.StateID
+		for _, platform := range all {
+			if traits := platform.Traits(); traits.Name == name && traits.HostBound {
+				return queues.Platform(name, stateID)
+			}
 		}
-		return w.queues.Platform(name, host)
+		return queues.Platform(name, "")
 	}
 }
 
@@ -158,6 +216,8 @@ func waiting() worker.Options {
 func (w *Workers) add(queue string, options worker.Options, register func(worker.Worker)) {
 	options.Identity = Identity(w.options.StateID, w.options.Nonce)
 	options.WorkerStopTimeout = workerStopTimeout
+	options.DeploymentOptions = w.version
+	options.Interceptors = []interceptor.WorkerInterceptor{&w.arrivals}
 	options.MaxConcurrentWorkflowTaskPollers, options.MaxConcurrentActivityTaskPollers = pollers, pollers
 	worker := worker.New(w.options.Client, queue, options)
 	register(worker)

@@ -20,9 +20,11 @@ func (e *experimentRun) want(n int) {
 }
 
 // again starts the workflow of a trial that has none although it should. One
-// that still waits for a slot is not missing.
+// that still waits for a slot is not missing, nor is one that a stop has
+// interrupted already: it has nothing left to tell.
 func (e *experimentRun) again(n int) {
-	if !slices.Contains(e.Waiting, n) {
+	interrupted := e.Status != record.Running && !slices.Contains(e.Open, n)
+	if !interrupted && !slices.Contains(e.Waiting, n) {
 		e.start(n)
 	}
 }
@@ -39,10 +41,21 @@ func (e *experimentRun) startWaiting() {
 	if e.Paused || e.Status != record.Running {
 		return
 	}
-	free := min(e.Concurrency-len(e.Open), len(e.Waiting), maxStarts)
-	for range free {
-		n := e.Waiting[0]
-		e.Waiting = e.Waiting[1:]
+	free := min(e.Concurrency-len(e.Open), len(e.Waiting), maxChildren-e.started)
+	if free <= 0 {
+		return
+	}
+	starting := e.Waiting[:free]
+	e.Waiting = e.Waiting[free:]
+	e.startAll(starting)
+}
+
+// startAll starts trials' workflows, some in each workflow task.
+func (e *experimentRun) startAll(trials []int) {
+	for i, n := range trials {
+		if i > 0 && i%maxStarts == 0 {
+			_ = e.starting[len(e.starting)-1].Get(e.ctx, nil) // which begins another task
+		}
 		e.start(n)
 	}
 }
@@ -53,15 +66,17 @@ func (e *experimentRun) start(n int) {
 	if at, found := slices.BinarySearch(e.Open, n); !found {
 		e.Open = slices.Insert(e.Open, at, n)
 	}
-	ctx := workflow.WithChildOptions(e.ctx, workflow.ChildWorkflowOptions{
+	ctx := workflow.WithChildOptions(e.ctx, e.childStory(workflow.ChildWorkflowOptions{
 		WorkflowID:            TrialWorkflowID(e.id, n),
 		TaskQueue:             e.queues.Trial(),
 		WorkflowTaskTimeout:   TaskTimeout,
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-		StaticSummary:         fmt.Sprintf("trial %d (%s)", n, trial.ID(e.id, n)),
-	})
-	input := TrialInput{Experiment: e.id, Sequence: n, Queue: e.Queues[n%len(e.Queues)]}
+	}, n))
+	input := TrialInput{
+		Experiment: e.id, Sequence: n, Queue: e.Queues[n%len(e.Queues)],
+		Platform: e.Platforms[n%len(e.Platforms)], Searchable: e.Searchable,
+	}
 	child := workflow.ExecuteChildWorkflow(ctx, TrialType, input)
 	e.starting = append(e.starting, child.GetChildWorkflowExecution())
 	e.started++
@@ -90,30 +105,34 @@ func (e *experimentRun) stop() {
 		return
 	}
 	e.Status, e.Waiting = record.Stopping, nil
-	e.tell(SignalCancel, Ending{Cause: trial.CauseStop})
+	e.tellToStop()
+}
+
+func (e *experimentRun) tellToStop() {
+	e.tell(slices.Clone(e.Open), SignalCancel, Ending{Cause: trial.CauseStop})
 }
 
 // endEarly has every trial that was asked end as EARLY_STOPPED. One that had not
-// started is started only to be settled so.
+// started is started only to be settled so, which it is told before.
 func (e *experimentRun) endEarly() {
-	for _, n := range e.Waiting {
-		e.start(n)
-	}
+	open, waiting := slices.Clone(e.Open), e.Waiting
 	e.Waiting = nil
 	decision := trial.Decision{
 		ID: "early-stop-" + e.id, Cause: trial.CauseEarlyStop,
 		Reason: trial.Reason{Code: "early-stopped", Text: "stopped early with its experiment"},
 	}
-	for _, n := range slices.Clone(e.Open) {
-		_ = workflow.ExecuteLocalActivity(onRecord(e.ctx), do.Decide, e.id, n, decision).Get(e.ctx, nil)
+	for _, n := range slices.Concat(open, waiting) {
+		_ = workflow.ExecuteLocalActivity(onRecord(e.ctx, fmt.Sprintf("note that trial %d ends early", n)), do.Decide, e.id, n, decision).Get(e.ctx, nil)
 	}
-	e.tell(SignalEarlyStop, Ending{Cause: decision.Cause, Decision: decision.ID})
+	e.startAll(waiting)
+	e.tell(open, SignalEarlyStop, Ending{Cause: decision.Cause, Decision: decision.ID})
 }
 
-// tell signals every open trial. One that cannot be told has no workflow: a new
-// one finds on record what it should do.
-func (e *experimentRun) tell(signal string, ending Ending) {
-	for some := range slices.Chunk(slices.Clone(e.Open), signalsAtOnce) {
+// tell signals trials, some at a time. One that cannot be told has no workflow: a
+// new one finds on record what it should do.
+func (e *experimentRun) tell(trials []int, signal string, ending Ending) {
+	e.confirmStarts() // nobody can be told before
+	for some := range slices.Chunk(trials, signalsAtOnce) {
 		told := make([]workflow.Future, len(some))
 		for i, n := range some {
 			told[i] = workflow.SignalExternalWorkflow(e.ctx, TrialWorkflowID(e.id, n), "", signal, ending)

@@ -24,7 +24,7 @@ type Client struct {
 // and returns the command's number in the log once it is durable. The same
 // command id acts once, however often it is sent.
 func (c Client) Send(ctx context.Context, experiment string, command trial.Command) (number int64, err error) {
-	operation := c.Temporal.NewWithStartWorkflowOperation(c.options(experiment), ExperimentType, ExperimentInput{Experiment: experiment})
+	operation := c.Temporal.NewWithStartWorkflowOperation(c.options(experiment, command), ExperimentType, ExperimentInput{Experiment: experiment})
 	handle, err := c.Temporal.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: operation,
 		UpdateOptions: client.UpdateWorkflowOptions{
@@ -40,17 +40,19 @@ func (c Client) Send(ctx context.Context, experiment string, command trial.Comma
 
 // Drive starts an experiment's workflow unless one is open.
 func (c Client) Drive(ctx context.Context, experiment string) error {
-	_, err := c.Temporal.ExecuteWorkflow(ctx, c.options(experiment), ExperimentType, ExperimentInput{Experiment: experiment})
+	_, err := c.Temporal.ExecuteWorkflow(ctx, c.options(experiment, trial.Command{}), ExperimentType, ExperimentInput{Experiment: experiment})
 	return err
 }
 
-func (c Client) options(experiment string) client.StartWorkflowOptions {
+func (c Client) options(experiment string, command trial.Command) client.StartWorkflowOptions {
 	return client.StartWorkflowOptions{
 		ID:                       ExperimentWorkflowID(experiment),
 		TaskQueue:                c.Queues.Experiment(),
-		WorkflowTaskTimeout:      TaskTimeout,
+		WorkflowTaskTimeout:      ExperimentTaskTimeout,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		StaticSummary:            summaryOf(experiment, command),
+		StaticDetails:            detailsOf(experiment),
 	}
 }
 

@@ -13,12 +13,17 @@ import (
 
 // listen turns everything people and programs can send into commands on record.
 func (e *experimentRun) listen(ctx workflow.Context) error {
-	workflow.Go(e.ctx, func(inner workflow.Context) { e.receive(inner, SignalCancel, trial.Stop) })
-	workflow.Go(e.ctx, func(inner workflow.Context) { e.receive(inner, SignalEarlyStop, trial.EarlyStopCommand) })
+	stop := signals(e.ctx, SignalCancel, "stop the experiment and its trials; resume goes on with them")
+	early := signals(e.ctx, SignalEarlyStop, "end every running trial EARLY_STOPPED, and then the experiment is DONE")
+	workflow.Go(e.ctx, func(inner workflow.Context) { e.receive(inner, stop, trial.Stop) })
+	workflow.Go(e.ctx, func(inner workflow.Context) { e.receive(inner, early, trial.EarlyStopCommand) })
 	workflow.Go(e.ctx, func(inner workflow.Context) {
 		ctx.Done().Receive(inner, nil)
 		e.say(inner, trial.Stop)
 	})
+	if err := answer(ctx, e.overview, "how the experiment stands: status, limits, counts, open and waiting trials"); err != nil {
+		return err
+	}
 	return workflow.SetUpdateHandlerWithOptions(ctx, UpdateCommand, e.update, workflow.UpdateHandlerOptions{
 		Validator:   validate,
 		Description: "take a command: set-concurrency, set-max-trials, set-max-duration, set-search-space, pause, resume, stop, early-stop or add-trial",
@@ -40,13 +45,13 @@ func validate(command trial.Command) error {
 // update makes a command durable and answers with its number in the log.
 func (e *experimentRun) update(ctx workflow.Context, command trial.Command) (number int64, err error) {
 	lasting, _ := workflow.NewDisconnectedContext(ctx)
-	err = workflow.ExecuteLocalActivity(onRecord(lasting), do.Command, e.id, command).Get(lasting, &number)
+	err = workflow.ExecuteLocalActivity(onRecord(lasting, "note the command "+command.Name), do.Command, e.id, command).Get(lasting, &number)
 	e.commands++
 	return number, err
 }
 
-func (e *experimentRun) receive(ctx workflow.Context, signal, command string) {
-	channel := workflow.GetSignalChannel(ctx, signal)
+// receive takes a signal for a command, whatever comes with it.
+func (e *experimentRun) receive(ctx workflow.Context, channel workflow.ReceiveChannel, command string) {
 	for {
 		channel.Receive(ctx, nil)
 		e.say(ctx, command)
@@ -56,6 +61,8 @@ func (e *experimentRun) receive(ctx workflow.Context, signal, command string) {
 // say gives a command of our own making. One that is refused changes nothing:
 // what it asked for makes no sense any more.
 func (e *experimentRun) say(ctx workflow.Context, name string) {
+	e.saying++
+	defer func() { e.saying-- }()
 	info := workflow.GetInfo(ctx)
 	id := fmt.Sprintf("%s-%s-%d", name, info.WorkflowExecution.RunID, info.GetCurrentHistoryLength())
 	_, _ = e.update(ctx, trial.Command{ID: id, Name: name})

@@ -15,9 +15,10 @@ const (
 	// maxStarts bounds the children started in one workflow task: more would
 	// strain the size of its answer.
 	maxStarts = 100
-	// maxChildren bounds the children one run starts: Temporal refuses 2,000
-	// pending ones.
-	maxChildren = 1500
+	// maxChildren bounds the children one run starts, and so its history, at some
+	// five events each. A worker that has lost the run replays all of it within
+	// ExperimentTaskTimeout or never: 5,000 events took longer on a busy machine.
+	maxChildren = 250
 	// signalsAtOnce bounds the trials told to stop at the same time.
 	signalsAtOnce = 50
 	// acceptance is how long a run without an accepted experiment waits for one:
@@ -48,6 +49,10 @@ type State struct {
 	Open        []int         `json:"open"`    // trials with a workflow, ascending
 	Waiting     []int         `json:"waiting"` // trials asked and not started, in the order to start them
 	Queues      []string      `json:"queues"`
+	Platforms   []string      `json:"platforms"`            // their names
+	Searchable  bool          `json:"searchable,omitempty"` // search attributes may be used
+	// Standing is for people who look, as new as the last round.
+	Standing activities.Standing `json:"standing"`
 }
 
 // StateFormat is the number of the current State.
@@ -57,22 +62,26 @@ const StateFormat = 1
 // what was asked, and ends when there is nothing left to do. It takes
 // UpdateCommand, SignalCancel (stop), SignalEarlyStop and Temporal's own Cancel
 // (stop), all of which become events of the log before anything acts on them.
-func Experiment(ctx workflow.Context, input ExperimentInput) error {
+// What it returns is for people: how the experiment stands, in words.
+func Experiment(ctx workflow.Context, input ExperimentInput) (string, error) {
 	// Cancel is a command like any other: the trials are stopped in order, which
 	// takes a context that cancellation does not reach.
 	lasting, _ := workflow.NewDisconnectedContext(ctx)
 	e := &experimentRun{id: input.Experiment, ctx: lasting, queues: queuesOf(ctx)}
 	if err := e.listen(ctx); err != nil {
-		return err
+		return "", err
 	}
 	e.assess()
 	if input.State != nil {
-		e.State = *input.State
+		e.State, e.introduced = *input.State, true
 		if err := e.drive(); err != nil {
-			return err
+			return "", err
 		}
 	}
-	return e.fromRecord()
+	if err := e.fromRecord(); err != nil {
+		return "", err
+	}
+	return e.words(), nil
 }
 
 // experimentRun is one run of the Experiment workflow.
@@ -82,8 +91,11 @@ type experimentRun struct {
 	ctx      workflow.Context
 	queues   Queues
 	commands int               // handled by this run
+	saying   int               // commands of our own making that are not on record yet
 	started  int               // children of this run
 	starting []workflow.Future // their starts that are not confirmed yet
+
+	introduced bool // Temporal was told what this is
 }
 
 // fromRecord drives the experiment for as long as the record says that there is
@@ -102,7 +114,7 @@ func (e *experimentRun) fromRecord() error {
 		}
 		if err != nil {
 			if errors.Is(err, errNothingToDo) {
-				return nil
+				return e.conclude()
 			}
 			return err
 		}
@@ -118,31 +130,58 @@ func (e *experimentRun) idle(seen int, known bool) error {
 	if known {
 		patience = lastCall
 	}
-	came, err := workflow.AwaitWithTimeout(e.ctx, patience, func() bool { return e.commands > seen && e.quiet() })
+	came, err := e.await(patience, "wait for a command", func() bool { return e.commands > seen && e.quiet() })
+	if err == nil && !came {
+		err = e.hear()
+		came = e.commands > seen
+	}
 	if err == nil && !came {
 		return errNothingToDo
 	}
 	return err
 }
 
-func (e *experimentRun) quiet() bool { return workflow.AllHandlersFinished(e.ctx) }
+// await waits for a condition with a timer that says what for.
+func (e *experimentRun) await(patience time.Duration, summary string, holds func() bool) (bool, error) {
+	ctx, cancel := workflow.WithCancel(e.ctx)
+	defer cancel() // of the timer: firing late it would wake the workflow for nothing
+	options := workflow.AwaitOptions{Timeout: patience, TimerOptions: workflow.TimerOptions{Summary: summary}}
+	return workflow.AwaitWithOptions(ctx, options, holds)
+}
+
+// quiet tells whether all that this run has heard is on record.
+func (e *experimentRun) quiet() bool { return e.saying == 0 && workflow.AllHandlersFinished(e.ctx) }
+
+// hear has everybody heard who sent something up to now: what came with the very
+// task that ends a run is lost otherwise.
+func (e *experimentRun) hear() error {
+	heard := false
+	workflow.Go(e.ctx, func(workflow.Context) { heard = true }) // after those who wait for messages
+	return workflow.Await(e.ctx, func() bool { return heard && e.quiet() })
+}
 
 // open takes the record's word for everything. What has an open attempt may be
 // running now, so it is driven whatever the limits say.
 func (e *experimentRun) open() (opening activities.Opening, err error) {
-	err = workflow.ExecuteLocalActivity(onRecord(e.ctx), do.Open, e.id).Get(e.ctx, &opening)
+	err = workflow.ExecuteLocalActivity(onRecord(e.ctx, "read how far the experiment has come"), do.Open, e.id).Get(e.ctx, &opening)
 	if err != nil {
 		return opening, err
 	}
 	e.State = State{
-		Format: StateFormat, Status: opening.Status, Paused: opening.Paused, Concurrency: opening.Concurrency,
+		Format: StateFormat, Status: opening.Status, Paused: opening.Paused, Resumed: opening.Resumed, Concurrency: opening.Concurrency,
 		Cursor: opening.Cursor, Known: opening.LastEvent, Queues: opening.Queues,
+		Platforms: opening.Platforms, Searchable: opening.Searchable, Standing: opening.Standing,
 	}
-	for _, n := range opening.Live {
-		e.start(n)
+	e.describe()
+	if err := e.introduce(opening); err != nil {
+		return opening, err
 	}
-	if opening.Status == record.Running {
+	e.startAll(opening.Live)
+	switch opening.Status {
+	case record.Running:
 		e.Waiting = opening.Waiting
+	case record.Stopping:
+		e.tellToStop() // who told them may not have come to the end
 	}
 	if opening.Ending {
 		e.endEarly()
@@ -155,6 +194,7 @@ func (e *experimentRun) drive() error {
 	e.prepare()
 	for {
 		e.startWaiting()
+		e.describe()
 		if finished, err := e.finish(); err != nil || finished {
 			return err
 		}
@@ -179,20 +219,20 @@ func (e *experimentRun) prepare() {
 			ready++
 		})
 	}
-	_, _ = workflow.AwaitWithTimeout(e.ctx, time.Second, func() bool { return ready == len(e.Queues) })
+	_, _ = e.await(time.Second, "let the code be prepared", func() bool { return ready == len(e.Queues) })
 }
 
 // assess keeps the assessor, if there is one, at work as long as this run lasts.
 func (e *experimentRun) assess() {
-	workflow.ExecuteActivity(forLong(e.ctx, e.queues.Tuner(), "assess"), do.Assess, e.id)
+	workflow.ExecuteActivity(forLong(e.ctx, e.queues.Tuner(), "judge intermediate results as they come"), do.Assess, e.id)
 }
 
 func (e *experimentRun) round() (answer activities.RoundAnswer, err error) {
 	request := activities.RoundRequest{
 		Experiment: e.id, Cursor: e.Cursor, NoMore: e.NoMore,
-		Room: e.Concurrency - len(e.Open) - len(e.Waiting),
+		Room: e.Concurrency - len(e.Open) - len(e.Waiting), Concern: e.Standing.Concern(),
 	}
-	err = workflow.ExecuteActivity(forLong(e.ctx, e.queues.Tuner(), "round"), do.Round, request).Get(e.ctx, &answer)
+	err = workflow.ExecuteActivity(forLong(e.ctx, e.queues.Tuner(), e.roundSummary()), do.Round, request).Get(e.ctx, &answer)
 	return answer, err
 }
 
@@ -205,7 +245,7 @@ func (e *experimentRun) apply(answer activities.RoundAnswer) {
 			e.take(news)
 		}
 	}
-	e.Cursor, e.NoMore = answer.Cursor, answer.NoMore
+	e.Cursor, e.NoMore, e.Standing = answer.Cursor, answer.NoMore, answer.Standing
 }
 
 // overtake notes whether the last word on a stop that is under way is a resume.
@@ -246,18 +286,26 @@ func (e *experimentRun) finish() (finished bool, err error) {
 	case !e.NoMore || len(e.Waiting) > 0:
 		return false, nil
 	}
-	err = workflow.ExecuteLocalActivity(onRecord(e.ctx), do.Finish, e.id, status, e.Cursor).Get(e.ctx, &finished)
+	err = workflow.ExecuteLocalActivity(onRecord(e.ctx, "note that the experiment is "+string(status)), do.Finish, e.id, status, e.Cursor).Get(e.ctx, &finished)
+	if finished {
+		e.Status = status
+		e.describe()
+	}
 	return finished, err
 }
 
 // continueAsNew hands the state to a fresh run, once every child that this one
 // started is known to have started: Temporal could drop it otherwise.
 func (e *experimentRun) continueAsNew() error {
-	for _, start := range e.starting {
-		_ = start.Get(e.ctx, nil)
-	}
-	if err := workflow.Await(e.ctx, e.quiet); err != nil {
+	e.confirmStarts()
+	if err := e.hear(); err != nil {
 		return err
 	}
 	return workflow.NewContinueAsNewError(e.ctx, ExperimentType, ExperimentInput{Experiment: e.id, State: &e.State})
+}
+
+func (e *experimentRun) confirmStarts() {
+	for _, start := range e.starting {
+		_ = start.Get(e.ctx, nil)
+	}
 }

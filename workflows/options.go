@@ -14,6 +14,9 @@ const (
 	// TaskTimeout is short because a workflow task in flight at a crash stalls
 	// the restart for as long.
 	TaskTimeout = 2 * time.Second
+	// ExperimentTaskTimeout leaves time to replay a whole run on a busy machine,
+	// and a restart within its ten seconds.
+	ExperimentTaskTimeout = 4 * time.Second
 	// recordTimeout bounds one write to the record: a full disk shows within it,
 	// and is tried again for ever.
 	recordTimeout = 30 * time.Second
@@ -34,9 +37,9 @@ func patient() *temporal.RetryPolicy {
 }
 
 // onRecord runs an activity that touches only the record, in this worker.
-func onRecord(ctx workflow.Context) workflow.Context {
+func onRecord(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
-		StartToCloseTimeout: recordTimeout, RetryPolicy: patient(),
+		StartToCloseTimeout: recordTimeout, RetryPolicy: patient(), Summary: summary,
 	})
 }
 

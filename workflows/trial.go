@@ -1,8 +1,10 @@
 package workflows
 
 import (
+	"encoding/json"
 	"fmt"
 
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -17,6 +19,8 @@ type TrialInput struct {
 	Experiment string `json:"experiment"`
 	Sequence   int    `json:"sequence"`
 	Queue      string `json:"queue"`
+	Platform   string `json:"platform"`             // its name, for people
+	Searchable bool   `json:"searchable,omitempty"` // search attributes may be used
 }
 
 // Trial runs one trial's attempts until it is settled or interrupted: submit,
@@ -37,8 +41,12 @@ func Trial(ctx workflow.Context, input TrialInput) (activities.Settlement, error
 			return settlement, err
 		}
 		if !settlement.Again() {
+			if err := t.conclude(settlement); err != nil {
+				return settlement, err
+			}
 			return settlement, workflow.Await(lasting, func() bool { return workflow.AllHandlersFinished(lasting) })
 		}
+		t.ending = false // whoever wants no other attempt has that on record
 	}
 }
 
@@ -46,21 +54,45 @@ func Trial(ctx workflow.Context, input TrialInput) (activities.Settlement, error
 // record; the run only needs to know that it shall.
 type trialRun struct {
 	TrialInput
-	ctx    workflow.Context
-	ending bool
-	lost   bool // a person declared the running attempt lost
+	ctx     workflow.Context
+	ending  bool
+	lost    bool // a person declared the running attempt lost
+	watched bool // there is a running attempt
+
+	current    int // the attempt that is driven, 0 before the first
+	parameters json.RawMessage
+	settlement *activities.Settlement // set when the trial is over
 }
 
 // listen takes everybody's word that the trial shall end.
 func (t *trialRun) listen(ctx workflow.Context) error {
-	workflow.Go(t.ctx, func(inner workflow.Context) { t.receive(inner, SignalCancel, trial.CauseUser) })
-	workflow.Go(t.ctx, func(inner workflow.Context) { t.receive(inner, SignalEarlyStop, trial.CauseEarlyStop) })
+	cancel := signals(t.ctx, SignalCancel, "end the trial USER_CANCELED")
+	early := signals(t.ctx, SignalEarlyStop, "end the trial EARLY_STOPPED; what it reported counts")
+	workflow.Go(t.ctx, func(inner workflow.Context) { t.receive(inner, cancel, trial.CauseUser) })
+	workflow.Go(t.ctx, func(inner workflow.Context) { t.receive(inner, early, trial.CauseEarlyStop) })
 	workflow.Go(t.ctx, func(inner workflow.Context) {
 		ctx.Done().Receive(inner, nil)
 		_ = t.end(inner, Ending{Cause: trial.CauseUser, Reason: trial.Reason{Code: "canceled", Text: "canceled through Temporal"}})
 	})
-	return workflow.SetUpdateHandlerWithOptions(ctx, UpdateEnd, t.update,
-		workflow.UpdateHandlerOptions{Description: "end this trial: cause is user or early-stop"})
+	if err := answer(ctx, t.overview, "where the trial is: its attempt, parameters, whether it is being ended, and its result"); err != nil {
+		return err
+	}
+	return workflow.SetUpdateHandlerWithOptions(ctx, UpdateEnd, t.update, workflow.UpdateHandlerOptions{
+		Validator:   t.validate,
+		Description: "end this trial: cause is user or early-stop",
+	})
+}
+
+// validate refuses what this trial cannot be asked.
+func (t *trialRun) validate(ending Ending) error {
+	switch {
+	case ending.Lost && !t.watched:
+		return temporal.NewNonRetryableApplicationError("no attempt of this trial runs at present, so none can be lost", activities.ErrorRejected, nil)
+	case !ending.Lost && ending.Cause != trial.CauseUser && ending.Cause != trial.CauseEarlyStop:
+		return temporal.NewNonRetryableApplicationError(fmt.Sprintf("a trial is ended by the cause %s or %s, not %q",
+			trial.CauseUser, trial.CauseEarlyStop, ending.Cause), activities.ErrorRejected, nil)
+	}
+	return nil
 }
 
 func (t *trialRun) update(ctx workflow.Context, ending Ending) error {
@@ -68,16 +100,26 @@ func (t *trialRun) update(ctx workflow.Context, ending Ending) error {
 	return t.end(lasting, ending)
 }
 
-func (t *trialRun) receive(ctx workflow.Context, name string, cause trial.Cause) {
-	channel := workflow.GetSignalChannel(ctx, name)
+// receive takes a signal for the wish that its name says. People send it with
+// nothing or anything; only what our own programs send along is understood.
+func (t *trialRun) receive(ctx workflow.Context, channel workflow.ReceiveChannel, cause trial.Cause) {
 	for {
-		ending := Ending{}
-		channel.Receive(ctx, &ending)
-		if ending.Cause == "" {
-			ending.Cause = cause
-		}
-		_ = t.end(ctx, ending) // nobody waits for a signal's answer
+		var input converter.RawValue
+		channel.Receive(ctx, &input)
+		_ = t.end(ctx, understand(input, cause)) // nobody waits for a signal's answer
 	}
+}
+
+func understand(input converter.RawValue, cause trial.Cause) Ending {
+	var said Ending
+	if input.Payload() == nil || converter.GetDefaultDataConverter().FromPayload(input.Payload(), &said) != nil {
+		return Ending{Cause: cause}
+	}
+	understood := Ending{Cause: cause, Decision: said.Decision, Reason: said.Reason}
+	if cause == trial.CauseUser && said.Cause == trial.CauseStop {
+		understood.Cause = trial.CauseStop
+	}
+	return understood
 }
 
 // end makes it durable that the trial shall end, and only then acts on it. A stop
@@ -102,17 +144,23 @@ func (t *trialRun) decide(ctx workflow.Context, ending Ending) error {
 		ID:    fmt.Sprintf("%s-%d", info.WorkflowExecution.RunID, info.GetCurrentHistoryLength()),
 		Cause: ending.Cause, Reason: ending.Reason,
 	}
-	return workflow.ExecuteLocalActivity(onRecord(ctx), do.Decide, t.Experiment, t.Sequence, decision).Get(ctx, nil)
+	summary := "note that the trial shall end: " + string(ending.Cause)
+	return workflow.ExecuteLocalActivity(onRecord(ctx, summary), do.Decide, t.Experiment, t.Sequence, decision).Get(ctx, nil)
 }
 
 // attempt brings one attempt to its end and has it judged.
 func (t *trialRun) attempt() (settlement activities.Settlement, err error) {
+	t.describe("being submitted to " + t.Platform)
 	submission, err := t.submit()
+	t.current = submission.Attempt
+	if submission.Parameters != nil {
+		t.parameters = submission.Parameters
+	}
 	switch {
 	case err != nil || submission.Settled != nil:
 		return submission.Settlement(), err
 	case submission.Attempt == 0:
-		err = workflow.ExecuteLocalActivity(onRecord(t.ctx), do.Dismiss, t.Experiment, t.Sequence).Get(t.ctx, &settlement)
+		err = workflow.ExecuteLocalActivity(onRecord(t.ctx, "note how it ended"), do.Dismiss, t.Experiment, t.Sequence).Get(t.ctx, &settlement)
 		return settlement, err
 	}
 	t.ending = t.ending || submission.Refused
@@ -122,7 +170,7 @@ func (t *trialRun) attempt() (settlement activities.Settlement, err error) {
 // submit starts the next attempt, or finds the open one. Somebody who wants the
 // trial to end does not wait for a platform that cannot be reached.
 func (t *trialRun) submit() (submission activities.Submission, err error) {
-	ctx, cancel := workflow.WithCancel(onPlatform(t.ctx, t.Queue, "submit"))
+	ctx, cancel := workflow.WithCancel(onPlatform(t.ctx, t.Queue, fmt.Sprintf("submit trial %d to %s", t.Sequence, t.Platform)))
 	future := workflow.ExecuteActivity(ctx, do.SubmitTrial, t.Experiment, t.Sequence)
 	if err := workflow.Await(t.ctx, func() bool { return future.IsReady() || t.ending }); err != nil {
 		return submission, err
@@ -132,7 +180,7 @@ func (t *trialRun) submit() (submission activities.Submission, err error) {
 	}
 	err = future.Get(t.ctx, &submission)
 	if temporal.IsCanceledError(err) {
-		err = workflow.ExecuteLocalActivity(onRecord(t.ctx), do.OpenAttempt, t.Experiment, t.Sequence).Get(t.ctx, &submission)
+		err = workflow.ExecuteLocalActivity(onRecord(t.ctx, "see whether an attempt is open"), do.OpenAttempt, t.Experiment, t.Sequence).Get(t.ctx, &submission)
 	}
 	return submission, err
 }
@@ -141,25 +189,28 @@ func (t *trialRun) submit() (submission activities.Submission, err error) {
 // has the attempt judged.
 func (t *trialRun) watch(key trial.Key) (settlement activities.Settlement, err error) {
 	ctx, cancel := workflow.WithCancel(forLong(t.ctx, t.Queue, fmt.Sprintf("watch attempt %d", key.Attempt)))
+	t.describe(fmt.Sprintf("attempt %d is with %s", key.Attempt, t.Platform))
 	watching := workflow.ExecuteActivity(ctx, do.WatchTrial, key)
+	t.watched = true
+	defer func() { t.watched, t.lost = false, false }()
 	if err := workflow.Await(t.ctx, func() bool { return watching.IsReady() || t.ending || t.lost }); err != nil {
 		return settlement, err
 	}
 	if t.ending && !watching.IsReady() {
+		t.describe(fmt.Sprintf("attempt %d is being ended", key.Attempt))
 		// Its answer does not matter: what ended the run is in its report.
-		workflow.ExecuteActivity(onPlatform(t.ctx, t.Queue, "cancel"), do.CancelTrial, key)
+		workflow.ExecuteActivity(onPlatform(t.ctx, t.Queue, fmt.Sprintf("end attempt %d", key.Attempt)), do.CancelTrial, key)
 	}
 	if err := workflow.Await(t.ctx, func() bool { return watching.IsReady() || t.lost }); err != nil {
 		return settlement, err
 	}
 	if !watching.IsReady() {
 		cancel()
-		t.lost = false
-		return settlement, workflow.ExecuteLocalActivity(onRecord(t.ctx), do.DeclareLost, key).Get(t.ctx, nil)
+		return settlement, workflow.ExecuteLocalActivity(onRecord(t.ctx, "note that the attempt is lost"), do.DeclareLost, key).Get(t.ctx, nil)
 	}
 	if err := watching.Get(t.ctx, nil); err != nil {
 		return settlement, err
 	}
-	err = workflow.ExecuteLocalActivity(onRecord(t.ctx), do.Settle, key).Get(t.ctx, &settlement)
+	err = workflow.ExecuteLocalActivity(onRecord(t.ctx, "judge how it ended"), do.Settle, key).Get(t.ctx, &settlement)
 	return settlement, err
 }

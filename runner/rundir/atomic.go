@@ -13,6 +13,16 @@ import (
 // power cut at any instant it holds its old content or the new one. It returns
 // when content and directory entry are on disk.
 func WriteFile(path string, content []byte, mode os.FileMode) error {
+	if err := ReplaceFile(path, content, mode); err != nil {
+		return err
+	}
+	return SyncDirectory(filepath.Dir(path))
+}
+
+// ReplaceFile is WriteFile for a caller that writes more into the same directory
+// and makes its entries durable at last: until then a power cut may bring back
+// the old content.
+func ReplaceFile(path string, content []byte, mode os.FileMode) error {
 	temporary, err := writeTemporary(path, content, mode)
 	if err != nil {
 		return err
@@ -21,7 +31,7 @@ func WriteFile(path string, content []byte, mode os.FileMode) error {
 		os.Remove(temporary)
 		return err
 	}
-	return SyncDirectory(filepath.Dir(path))
+	return nil
 }
 
 // CreateFile is WriteFile for the first writer only: where path exists already it

@@ -20,6 +20,7 @@ var rooms = map[string][]string{
 	"trial":                   {},
 	"searchspace":             {},
 	"experiment":              {"searchspace", "trial"},
+	"experiment/secrets":      {"experiment"},
 	"tuners":                  {"searchspace", "trial"},
 	"assessors":               {"searchspace", "trial"},
 	"codedir":                 {},
@@ -38,6 +39,7 @@ var rooms = map[string][]string{
 	"workflows":               {"activities", "platforms", "experiment", "trial", "record"},
 	"workers":                 {"workers/...", "workflows", "activities", "activities/poller", "platforms", "record", "tuners", "assessors", "gpu/nvml", "trial"},
 	"workers/sweeper":         {"workflows", "activities", "platforms", "record", "trial"},
+	"workers/codec":           {},
 	"embedded":                {"workers/codec"},
 	"starter":                 {"*"},
 }

@@ -28,9 +28,26 @@ type Sweeper struct {
 	Workflows workflows.Client
 	Platforms map[string]activities.Platform
 	Logger    *slog.Logger
+
+	soon chan struct{}
 }
 
-// Run sweeps at once and then every interval, until ctx ends.
+// New returns a sweeper; Run makes it work.
+func New(parts Sweeper) *Sweeper {
+	parts.soon = make(chan struct{}, 1)
+	return &parts
+}
+
+// Soon has Run look without waiting for the interval's end.
+func (s *Sweeper) Soon() {
+	select {
+	case s.soon <- struct{}{}:
+	default:
+	}
+}
+
+// Run sweeps at once, then every interval and when Soon is called, until ctx
+// ends.
 func (s *Sweeper) Run(ctx context.Context, every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -40,6 +57,7 @@ func (s *Sweeper) Run(ctx context.Context, every time.Duration) {
 		}
 		select {
 		case <-ticker.C:
+		case <-s.soon:
 		case <-ctx.Done():
 			return
 		}
@@ -84,10 +102,10 @@ func (s *Sweeper) drive(ctx context.Context, row record.Experiment) error {
 	if err != nil {
 		return err
 	}
-	// Those without an attempt wait for a slot, most of them; the oldest may
-	// have lost their workflow before they were submitted.
+	// Those without an attempt wait for a slot, most of them, or for a resume;
+	// the oldest may have lost their workflow before they were submitted.
 	for i, n := range waiting {
-		if !live[n] && i >= row.Concurrency {
+		if !live[n] && (i >= row.Concurrency || row.Paused) {
 			continue
 		}
 		if err := s.driveTrial(ctx, row, n); err != nil {
@@ -139,12 +157,11 @@ func (s *Sweeper) decisions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var failures []error
 	for _, decision := range open {
-		if err := s.Workflows.EarlyStop(ctx, decision.Key, decision.Decision); err != nil {
-			return err
-		}
+		failures = append(failures, s.Workflows.EarlyStop(ctx, decision.Key, decision.Decision))
 	}
-	return nil
+	return errors.Join(failures...)
 }
 
 // leftovers ends what still runs although its attempt is over: superseded, or of
@@ -154,17 +171,16 @@ func (s *Sweeper) leftovers(ctx context.Context, name string, platform activitie
 	if err != nil {
 		return err
 	}
+	var failures []error
 	for _, attempt := range attempts {
 		if attempt.Outcome == "" {
 			continue
 		}
 		handle, err := activities.HandleOf(attempt)
-		if err != nil {
-			return err
+		if err == nil {
+			err = platform.Cancel(ctx, handle, trial.Intent{Cause: trial.CauseSuperseded})
 		}
-		if err := platform.Cancel(ctx, handle, trial.Intent{Cause: trial.CauseSuperseded}); err != nil {
-			return err
-		}
+		failures = append(failures, err)
 	}
-	return nil
+	return errors.Join(failures...)
 }

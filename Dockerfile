@@ -1,0 +1,19 @@
+# The worker of docker-compose.yml: starter on an image that can run your trials.
+#   docker build --build-arg BASE=pytorch/pytorch:2.9.0-cuda12.8-cudnn9-runtime .
+ARG BASE=python:3.12-slim-bookworm
+
+FROM golang:1.26-bookworm AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+ARG VERSION=unknown
+RUN make build VERSION=${VERSION}
+
+FROM ${BASE}
+COPY --from=build /src/bin/starter /usr/local/bin/starter
+# Whoever runs the container keeps their state below /state.
+RUN mkdir -m 1777 /state
+ENV PERENNIAL_HOME=/state/perennial
+WORKDIR /work
+CMD ["starter", "worker"]

@@ -1,0 +1,141 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// Standing is how an experiment stands, as far as it can be told in one line. It
+// rides on answers that workflows get anyway, and is small however many trials
+// there are.
+type Standing struct {
+	Asked     int                 `json:"asked"`
+	MaxTrials int                 `json:"maxTrials,omitempty"` // 0: unlimited
+	Ended     map[trial.State]int `json:"ended,omitempty"`     // trials by how they ended
+	Best      *record.Best        `json:"best,omitempty"`
+	Reason    trial.Reason        `json:"reason,omitzero"` // why nothing starts at present
+	Wait      *Wait               `json:"wait,omitempty"`
+}
+
+// Wait is a trial that waits although it was started, and why.
+type Wait struct {
+	Sequence int          `json:"sequence"`
+	Reason   trial.Reason `json:"reason"`
+}
+
+// Done is the number of trials that have ended.
+func (s Standing) Done() int {
+	done := 0
+	for _, state := range trial.States() { // in order, as workflows must go through a map
+		done += s.Ended[state]
+	}
+	return done
+}
+
+// Concern names what somebody who looks should know, empty if all is well. Two
+// standings with the same concern tell the same story.
+func (s Standing) Concern() string {
+	concern := s.Reason.Code
+	if s.Wait != nil {
+		concern += fmt.Sprintf(" %d %s", s.Wait.Sequence, s.Wait.Reason.Code)
+	}
+	return concern
+}
+
+// maxReason is how many bytes of a reason's text are told in a standing.
+const maxReason = 300
+
+// standing reads how an experiment stands.
+func (a *Activities) standing(ctx context.Context, id string) (Standing, error) {
+	row, err := a.Record.Experiment(ctx, id)
+	if err != nil {
+		return Standing{}, err
+	}
+	standing := Standing{
+		Asked: row.Asked, MaxTrials: row.MaxTrials, Ended: ended(row.Counts), Best: row.Best, Reason: brief(row.Reason),
+	}
+	standing.Wait, err = a.wait(ctx, row)
+	return standing, err
+}
+
+func ended(counts map[trial.State]int) map[trial.State]int {
+	terminal := map[trial.State]int{}
+	for state, count := range counts {
+		if state.Terminal() && count > 0 {
+			terminal[state] = count
+		}
+	}
+	return terminal
+}
+
+// brief cuts a reason's text short.
+func brief(reason trial.Reason) trial.Reason {
+	if len(reason.Text) > maxReason {
+		reason.Text = strings.ToValidUTF8(reason.Text[:maxReason], "") + "…"
+	}
+	return reason
+}
+
+const (
+	// waitsEvery bounds how often trials are searched for one that waits.
+	waitsEvery = 5 * time.Second
+	// maxLooks bounds the trials looked at in one search.
+	maxLooks = 200
+)
+
+// waits is what the last search for a waiting trial of an experiment found.
+type waits struct {
+	at    time.Time
+	found *Wait
+}
+
+// wait finds a trial that waits for a reason on record.
+func (a *Activities) wait(ctx context.Context, row record.Experiment) (*Wait, error) {
+	if row.Counts[trial.Waiting] == 0 {
+		return nil, nil
+	}
+	if known, ok := a.waits.Load(row.ID); ok && time.Since(known.(waits).at) < waitsEvery {
+		return known.(waits).found, nil
+	}
+	found, err := a.findWait(ctx, row.ID)
+	if err == nil {
+		a.waits.Store(row.ID, waits{at: time.Now(), found: found})
+	}
+	return found, err
+}
+
+func (a *Activities) findWait(ctx context.Context, id string) (*Wait, error) {
+	open, err := a.Record.Unsettled(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range open[:min(len(open), maxLooks)] {
+		row, err := a.Record.Trial(ctx, id, n)
+		if err != nil {
+			return nil, err
+		}
+		if row.State == trial.Waiting && !row.Reason.Zero() {
+			return &Wait{Sequence: n, Reason: brief(row.Reason)}, nil
+		}
+	}
+	return nil, nil
+}
+
+// maxParameters is how many bytes of parameters a workflow is told, for people
+// who look at it: history is no place for more.
+const maxParameters = 1024
+
+// parameters are a trial's parameters where they are small, else nil.
+func (a *Activities) parameters(ctx context.Context, id string, sequence int) (json.RawMessage, error) {
+	row, err := a.Record.Trial(ctx, id, sequence)
+	if err != nil || len(row.Parameters) > maxParameters {
+		return nil, err
+	}
+	return row.Parameters, nil
+}

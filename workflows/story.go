@@ -1,0 +1,251 @@
+package workflows
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/perennial-ml/perennial/activities"
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// QueryState is the query that tells where an experiment (Overview) or a trial
+// (TrialOverview) is.
+const QueryState = "state"
+
+// Overview is how an experiment's workflow sees its experiment.
+type Overview struct {
+	Status      record.Status       `json:"status"`
+	Paused      bool                `json:"paused"`
+	Concurrency int                 `json:"concurrency"`
+	Standing    activities.Standing `json:"standing"`
+	Open        []int               `json:"open"`    // trials with a workflow
+	Waiting     []int               `json:"waiting"` // trials asked and not started
+	Cursor      int64               `json:"cursor"`  // events of the log read
+}
+
+// TrialOverview is how a trial's workflow sees its trial.
+type TrialOverview struct {
+	Sequence   int                    `json:"sequence"`
+	ID         string                 `json:"id"`
+	Platform   string                 `json:"platform"`
+	Attempt    int                    `json:"attempt"` // 0 before the first is submitted
+	Ending     bool                   `json:"ending"`  // it is asked to end
+	Parameters json.RawMessage        `json:"parameters,omitempty"`
+	Result     *activities.Settlement `json:"result,omitempty"` // once it is over
+}
+
+// The search attributes, by which Temporal's lists can be filtered. BestMetric
+// is an experiment's; TrialIndex, TrialStatus and FinalMetric are a trial's, the
+// last two once it has ended.
+var (
+	experimentID = temporal.NewSearchAttributeKeyKeyword("ExperimentId")
+	platform     = temporal.NewSearchAttributeKeyKeyword("Platform")
+	trialStatus  = temporal.NewSearchAttributeKeyKeyword("TrialStatus")
+	bestMetric   = temporal.NewSearchAttributeKeyFloat64("BestMetric")
+	finalMetric  = temporal.NewSearchAttributeKeyFloat64("FinalMetric")
+	trialIndex   = temporal.NewSearchAttributeKeyInt64("TrialIndex")
+)
+
+// SearchAttributes are the search attributes that workflows use, and their types.
+func SearchAttributes() map[string]enumspb.IndexedValueType {
+	types := map[string]enumspb.IndexedValueType{}
+	for _, key := range []temporal.SearchAttributeKey{experimentID, platform, trialStatus, bestMetric, finalMetric, trialIndex} {
+		types[key.GetName()] = key.GetValueType()
+	}
+	return types
+}
+
+// summaryOf is the one line that Temporal shows of an experiment, which its
+// acceptance gives a name.
+func summaryOf(experiment string, command trial.Command) string {
+	var accepted struct {
+		Name string `json:"experimentName"`
+	}
+	if command.Name == trial.Accept && json.Unmarshal(command.Value, &accepted) == nil && accepted.Name != "" {
+		return fmt.Sprintf("%s (experiment %s)", accepted.Name, experiment)
+	}
+	return "experiment " + experiment
+}
+
+const experimentDetails = `An experiment: it starts its trials as workflows ` + "`%s/trial-0`, `-1`" + ` and so on.
+
+- Signal **cancel**, or Cancel, stops it in order; ` + "`starter resume %s`" + ` goes on.
+- Signal **early-stop** ends every running trial EARLY_STOPPED, and then the experiment is DONE.
+- Query **state** tells limits, counts, open and waiting trials.
+- Terminate and Reset end no trial and lose nothing: the host starts the workflow again from its record within a minute.`
+
+func detailsOf(experiment string) string {
+	return fmt.Sprintf(experimentDetails, ExperimentWorkflowID(experiment), experiment)
+}
+
+const trialDetails = `Trial %d (%s) of experiment %s, on platform %s.
+
+- Signal **cancel**, or Cancel, ends it USER_CANCELED.
+- Signal **early-stop** ends it EARLY_STOPPED, and what it reported counts.
+- Query **state** tells its attempt, and whether it is being ended.
+- Terminate and Reset do not end its process, which is taken up again within a minute.`
+
+// introduce tells the people who look at Temporal what this is. It is told once
+// for a run, and again to none that continues one.
+func (e *experimentRun) introduce(opening activities.Opening) error {
+	if e.introduced || !opening.Known {
+		return nil
+	}
+	e.introduced = true
+	memo := map[string]any{"name": opening.Name, "tuner": opening.Tuner, "platforms": strings.Join(opening.Platforms, ", ")}
+	if err := workflow.UpsertMemo(e.ctx, memo); err != nil || !e.Searchable {
+		return err
+	}
+	return workflow.UpsertTypedSearchAttributes(e.ctx, experimentID.ValueSet(e.id), platform.ValueSet(opening.Platforms[0]))
+}
+
+// conclude leaves the result where lists of experiments show it.
+func (e *experimentRun) conclude() error {
+	if !e.Searchable || e.Standing.Best == nil {
+		return nil
+	}
+	return workflow.UpsertTypedSearchAttributes(e.ctx, bestMetric.ValueSet(e.Standing.Best.Value))
+}
+
+// describe tells how the experiment stands, in words. Words are no history: who
+// looks is told by a worker.
+func (e *experimentRun) describe() {
+	workflow.SetCurrentDetails(e.ctx, e.words())
+}
+
+// words are such as "12 of 40 done, best 0.974 by trial 7; 4 under way; trial
+// 9 waits: no GPU is free".
+func (e *experimentRun) words() string {
+	if e.Status == "" {
+		return "nothing was accepted under this id"
+	}
+	words := []string{progressOf(e.Standing)}
+	if open := len(e.Open); open > 0 {
+		words = append(words, fmt.Sprintf("%d under way", open))
+	}
+	if wait := e.Standing.Wait; wait != nil {
+		words = append(words, fmt.Sprintf("trial %d waits: %s", wait.Sequence, wait.Reason.Text))
+	}
+	switch {
+	case e.Status != record.Running:
+		words[0] = string(e.Status) + ": " + words[0]
+	case e.Paused:
+		words = append(words, "paused: nothing new starts")
+	case !e.Standing.Reason.Zero():
+		words = append(words, "nothing new starts: "+e.Standing.Reason.Text)
+	}
+	return strings.Join(words, "; ")
+}
+
+func progressOf(standing activities.Standing) string {
+	words := fmt.Sprintf("%d of %d done", standing.Done(), standing.Asked)
+	switch {
+	case standing.MaxTrials > 0:
+		words = fmt.Sprintf("%d of %d done", standing.Done(), standing.MaxTrials)
+	case standing.Asked == 0:
+		words = "no trial yet"
+	}
+	if best := standing.Best; best != nil {
+		words += fmt.Sprintf(", best %s by trial %d", number(best.Value), best.Sequence)
+	}
+	return words
+}
+
+// number writes a metric for people: four digits say enough.
+func number(value float64) string { return strconv.FormatFloat(value, 'g', 4, 64) }
+
+// roundSummary says what a round waits for.
+func (e *experimentRun) roundSummary() string {
+	room := max(e.Concurrency-len(e.Open)-len(e.Waiting), 0)
+	return fmt.Sprintf("wait for news (%d under way, %d waiting, room for %d)", len(e.Open), len(e.Waiting), room)
+}
+
+// overview answers QueryState.
+func (e *experimentRun) overview() (Overview, error) {
+	return Overview{
+		Status: e.Status, Paused: e.Paused, Concurrency: e.Concurrency, Standing: e.Standing,
+		Open: e.Open, Waiting: e.Waiting, Cursor: e.Cursor,
+	}, nil
+}
+
+// childStory is what Temporal shows of a trial from its first moment, at no event
+// of its own.
+func (e *experimentRun) childStory(options workflow.ChildWorkflowOptions, n int) workflow.ChildWorkflowOptions {
+	id, place := trial.ID(e.id, n), e.Platforms[n%len(e.Platforms)]
+	options.StaticSummary = fmt.Sprintf("trial %d (%s)", n, id)
+	options.StaticDetails = fmt.Sprintf(trialDetails, n, id, e.id, place)
+	options.Memo = map[string]any{"trial": id, "sequence": n}
+	if e.Searchable {
+		options.TypedSearchAttributes = temporal.NewSearchAttributes(
+			experimentID.ValueSet(e.id), platform.ValueSet(place), trialIndex.ValueSet(int64(n)))
+	}
+	return options
+}
+
+// describe tells where the trial is, in words.
+func (t *trialRun) describe(words string) {
+	lines := []string{words}
+	if len(t.parameters) > 0 {
+		lines = append(lines, "parameters: `"+string(t.parameters)+"`")
+	}
+	workflow.SetCurrentDetails(t.ctx, strings.Join(lines, "\n\n"))
+}
+
+// conclude tells how the trial ended, and leaves that where lists show it.
+func (t *trialRun) conclude(settlement activities.Settlement) error {
+	t.settlement = &settlement
+	t.describe(ending(settlement))
+	if !t.Searchable {
+		return nil
+	}
+	state := settlement.State
+	if settlement.Interrupted {
+		state = trial.UserCanceled
+	}
+	updates := []temporal.SearchAttributeUpdate{trialStatus.ValueSet(string(state))}
+	if settlement.Value != nil {
+		updates = append(updates, finalMetric.ValueSet(*settlement.Value))
+	}
+	return workflow.UpsertTypedSearchAttributes(t.ctx, updates...)
+}
+
+// ending puts a settlement into words, such as "FAILED: the command exited with
+// code 3".
+func ending(settlement activities.Settlement) string {
+	words := string(settlement.State)
+	if settlement.Interrupted {
+		words = "stopped with its experiment; resume runs it again"
+	}
+	if settlement.Value != nil {
+		words += " with " + number(*settlement.Value)
+	}
+	if !settlement.Reason.Zero() {
+		words += ": " + settlement.Reason.Text
+	}
+	return words
+}
+
+// overview answers QueryState.
+func (t *trialRun) overview() (TrialOverview, error) {
+	return TrialOverview{
+		Sequence: t.Sequence, ID: trial.ID(t.Experiment, t.Sequence), Platform: t.Platform, Attempt: t.current,
+		Ending: t.ending, Parameters: t.parameters, Result: t.settlement,
+	}, nil
+}
+
+// signals is the channel of a signal, with its description for the Web UI.
+func signals(ctx workflow.Context, name, description string) workflow.ReceiveChannel {
+	return workflow.GetSignalChannelWithOptions(ctx, name, workflow.SignalChannelOptions{Description: description})
+}
+
+// answer registers the handler of QueryState.
+func answer(ctx workflow.Context, handler any, description string) error {
+	return workflow.SetQueryHandlerWithOptions(ctx, QueryState, handler, workflow.QueryHandlerOptions{Description: description})
+}
