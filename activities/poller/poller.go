@@ -28,6 +28,8 @@ const (
 	// intervals late.
 	patience = 32
 	slowest  = 4
+	// hintsKept bounds the hints that wait; what is beyond them waits for a round.
+	hintsKept = 1024
 )
 
 // Poller observes one platform. Its methods are safe for concurrent use.
@@ -39,8 +41,10 @@ type Poller struct {
 
 	mu      sync.Mutex
 	watched map[trial.Key]*watched
-	added   chan struct{} // somebody is new: look soon
-	changed atomic.Bool   // something was new since the last round
+	added   chan struct{}    // somebody is new: look soon
+	hints   chan trial.Key   // these deserve a look at once
+	ends    <-chan trial.Key // the platform's own hints; nil where it gives none
+	changed atomic.Bool      // something was new since the last round
 	working sync.WaitGroup
 	slots   chan struct{}
 }
@@ -51,6 +55,7 @@ type watched struct {
 	key    trial.Key
 	handle *platforms.Handle
 	busy   bool
+	again  bool          // there was a hint while busy
 	over   chan struct{} // closed when the attempt is drained
 
 	loaded bool
@@ -70,7 +75,16 @@ func New(platform platforms.Platform, store *record.Store, logger *slog.Logger) 
 		watched:  map[trial.Key]*watched{},
 		added:    make(chan struct{}, 1),
 		slots:    make(chan struct{}, collectors),
+		hints:    make(chan trial.Key, hintsKept),
+		ends:     endsOf(platform),
 	}
+}
+
+func endsOf(platform platforms.Platform) <-chan trial.Key {
+	if telling, can := platform.(platforms.WithEnds); can {
+		return telling.Ends()
+	}
+	return nil
 }
 
 // Run observes, from the record's open attempts on, until the context ends. Its
@@ -98,22 +112,51 @@ func (p *Poller) Run(ctx context.Context) error {
 }
 
 // rest waits for the next round: a poll interval, longer when little happens.
-// Whoever is added does not wait longer than the interval.
+// Whoever is added does not wait longer than the interval, and whoever there is a
+// hint about not at all.
 func (p *Poller) rest(ctx context.Context, started time.Time, quiet int) {
 	factor := min(1+quiet/patience, slowest)
 	soon := time.After(time.Until(started.Add(p.traits.PollInterval)))
 	late := time.After(time.Until(started.Add(time.Duration(factor) * p.traits.PollInterval)))
-	select {
-	case <-late:
+	for {
+		select {
+		case <-late:
+			return
+		case <-ctx.Done():
+			return
+		case <-p.added:
+			p.changed.Store(true)
+			late = soon
+		case key := <-p.hints:
+			p.glance(ctx, key)
+		case key := <-p.ends:
+			p.glance(ctx, key)
+		}
+	}
+}
+
+// hint asks for a look at one attempt, where one look is cheap.
+func (p *Poller) hint(key trial.Key) {
+	if p.ends == nil {
 		return
-	case <-ctx.Done():
-		return
-	case <-p.added:
-		p.changed.Store(true)
 	}
 	select {
-	case <-soon:
-	case <-ctx.Done():
+	case p.hints <- key:
+	default:
+	}
+}
+
+// glance looks at one attempt out of turn.
+func (p *Poller) glance(ctx context.Context, key trial.Key) {
+	p.mu.Lock()
+	w, known := p.watched[key]
+	ready := known && !w.busy && w.handle != nil
+	if known && w.busy {
+		w.again = true
+	}
+	p.mu.Unlock()
+	if ready {
+		p.poll(ctx, []*watched{w})
 	}
 }
 
@@ -156,6 +199,7 @@ func (p *Poller) add(key trial.Key, handle *platforms.Handle) *watched {
 	}
 	if handle != nil {
 		w.handle = handle
+		p.hint(key)
 	}
 	select {
 	case p.added <- struct{}{}:
@@ -263,8 +307,11 @@ func (p *Poller) begin(w *watched, treat func()) {
 		treat()
 		<-p.slots
 		p.mu.Lock()
-		w.busy = false
-		p.mu.Unlock()
+		defer p.mu.Unlock()
+		if w.again {
+			p.hint(w.key)
+		}
+		w.busy, w.again = false, false
 	})
 }
 

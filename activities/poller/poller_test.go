@@ -437,3 +437,44 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	_, err = b.poll.Watch(t.Context(), trial.Key{Experiment: exp, Sequence: 9, Attempt: 1})
 	require.ErrorIs(t, err, record.ErrNotFound)
 }
+
+// telling is a platform that tells of ends, and may be polled once an hour.
+type telling struct {
+	*memory
+	ends chan trial.Key
+}
+
+func (t telling) Traits() platforms.Traits {
+	return platforms.Traits{Name: "memory", PollInterval: time.Hour, Losable: 3}
+}
+
+func (t telling) Ends() <-chan trial.Key { return t.ends }
+
+func TestAnEndThatIsToldOfDoesNotWaitForTheNextPoll(t *testing.T) {
+	b := newBench(t)
+	platform := telling{b.memory, make(chan trial.Key)}
+	b.poll = poller.New(platform, b.store, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	b.run()
+	key := b.begin()
+	b.set(key, platforms.Report{Phase: platforms.Running})
+	b.submit(key)
+	watched := make(chan record.Attempt)
+	go func() { watched <- b.watch(key) }()
+	b.eventually(key, func(a record.Attempt) bool { return a.Phase == string(platforms.Running) })
+	b.report(key, 3)
+	b.set(key, platforms.Report{Phase: platforms.Exited, Exit: &trial.Exit{}})
+	platform.ends <- key
+	require.Equal(t, 3, (<-watched).Metrics)
+}
+
+func TestAnEndThatIsToldOfBeforeAnybodyWatchesIsSeenAtOnce(t *testing.T) {
+	b := newBench(t)
+	platform := telling{b.memory, make(chan trial.Key)}
+	b.poll = poller.New(platform, b.store, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	b.run()
+	key := b.begin()
+	b.set(key, platforms.Report{Phase: platforms.Exited, Exit: &trial.Exit{}})
+	platform.ends <- key
+	b.submit(key)
+	require.True(t, b.watch(key).Drained)
+}
