@@ -1,0 +1,169 @@
+package activities_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/activities"
+	"github.com/perennial-ml/perennial/experiment"
+	"github.com/perennial-ml/perennial/metrics"
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/tuners"
+)
+
+func (f *fixture) round(cursor int64, room int) activities.RoundAnswer {
+	f.Helper()
+	answer, err := call[activities.RoundAnswer](f, f.Round, activities.RoundRequest{Experiment: id, Cursor: cursor, Room: room})
+	require.NoError(f, err)
+	return answer
+}
+
+// rounding is a round under way.
+func (f *fixture) rounding(cursor int64, room int) <-chan activities.RoundAnswer {
+	answer := make(chan activities.RoundAnswer, 1)
+	go func() {
+		got, err := call[activities.RoundAnswer](f, f.Round, activities.RoundRequest{Experiment: id, Cursor: cursor, Room: room})
+		if err != nil {
+			f.Errorf("round: %v", err)
+		}
+		answer <- got
+	}()
+	return answer
+}
+
+func kinds(answer activities.RoundAnswer) (kinds []trial.Kind) {
+	for _, news := range answer.News {
+		kinds = append(kinds, news.Kind)
+	}
+	return kinds
+}
+
+func TestARoundAsksForExactlyTheRoomThereIs(t *testing.T) {
+	f := newFixture(t)
+	answer := f.round(1, 3)
+	require.Equal(t, []trial.Kind{trial.KindAsked, trial.KindAsked, trial.KindAsked}, kinds(answer))
+	require.Equal(t, 3, f.row().Asked)
+	require.Equal(t, f.row().LastEvent, answer.Cursor)
+	require.Equal(t, answer, f.round(1, 3), "a retried round brings the same again")
+	require.Equal(t, 3, f.row().Asked)
+}
+
+func TestAnEndAndWhatTakesItsSlotAreOneAnswer(t *testing.T) {
+	f := newFixture(t)
+	cursor := f.round(1, 2).Cursor
+	answer := f.rounding(cursor, 0)
+	f.end(0)
+	require.Equal(t, []trial.Kind{trial.KindEnded, trial.KindAsked}, kinds(<-answer))
+}
+
+func TestIntermediatesWakeNoRound(t *testing.T) {
+	f := newFixture(t)
+	cursor := f.round(1, 1).Cursor
+	answer := f.rounding(cursor, 0)
+	key := f.begin(0)
+	f.report(key, metrics.Periodical, "1", "2", "3")
+	select {
+	case <-answer:
+		require.Fail(t, "a round came back for an intermediate result")
+	case <-time.After(100 * time.Millisecond): // what does not happen has no end to wait for
+	}
+	f.command(trial.SetConcurrency, "7")
+	got := <-answer
+	require.Equal(t, []activities.News{{Number: got.Cursor, Kind: trial.KindCommand, Sequence: trial.NoTrial, Command: trial.SetConcurrency, Count: 7}}, got.News)
+}
+
+func TestAnAnswerIsBoundedAndTheNextBringsTheRest(t *testing.T) {
+	f := newFixture(t)
+	for range 620 {
+		f.command(trial.AddTrial, `{"x": 1}`)
+	}
+	first := f.round(1, -1)
+	require.Len(t, first.News, 500)
+	second := f.round(first.Cursor, -1)
+	require.Len(t, second.News, 500)
+	third := f.round(second.Cursor, -1)
+	require.Len(t, third.News, 240)
+	require.Equal(t, f.row().LastEvent, third.Cursor)
+	text, err := json.Marshal(first)
+	require.NoError(t, err)
+	require.Less(t, len(text), 60_000)
+}
+
+func TestARoundSaysWhenThereWillBeNoMore(t *testing.T) {
+	for name, change := range map[string]func(*fixture){
+		"enough trials":           func(f *fixture) { f.command(trial.SetMaxTrials, "2") },
+		"enough time":             func(f *fixture) { f.spend(time.Minute) },
+		"an early stop":           func(f *fixture) { f.command(trial.EarlyStopCommand, "") },
+		"a tuner that is through": func(f *fixture) { f.tuner = &patientTuner{answer: tuners.Exhausted} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixtureWith(t, func(e *experiment.Experiment) { e.MaxDuration = 60 })
+			f.ask(2)
+			change(f)
+			answer := f.round(f.row().LastEvent, 2)
+			require.True(t, answer.NoMore)
+			require.Empty(t, answer.News)
+			require.Equal(t, 2, f.row().Asked)
+		})
+	}
+}
+
+func (f *fixture) spend(d time.Duration) {
+	_, err := f.AddDriven(ctx, id, d)
+	require.NoError(f, err)
+}
+
+func TestTheClockRunsWhileAnExperimentIsDrivenAndNotWhilePaused(t *testing.T) {
+	f := newFixture(t)
+	answer := f.rounding(f.row().LastEvent, 0)
+	time.Sleep(60 * time.Millisecond) // it is time that is measured
+	f.command(trial.SetConcurrency, "5")
+	<-answer
+	driven := f.row().Driven
+	require.GreaterOrEqual(t, driven, 50*time.Millisecond)
+	require.Less(t, driven, 10*time.Second)
+
+	f.command(trial.Pause, "")
+	f.round(1, 0)
+	require.Equal(t, driven, f.row().Driven)
+}
+
+func TestATunersErrorIsTheReasonForWaitingUntilItAnswersAgain(t *testing.T) {
+	f := newFixture(t)
+	f.tuner = &patientTuner{}
+	f.tuner.set(tuners.Try, "out of ideas")
+	_, err := call[activities.RoundAnswer](f, f.Round, activities.RoundRequest{Experiment: id, Cursor: 1, Room: 1})
+	require.ErrorContains(t, err, "out of ideas")
+	require.Equal(t, trial.Reason{Code: "tuner", Text: "out of ideas"}, f.row().Reason)
+
+	f.tuner.set(tuners.Try, "")
+	f.round(1, 1)
+	require.True(t, f.row().Reason.Zero())
+	require.Contains(t, f.tuner.heard, trial.KindCommand, "it was fed from the log's beginning again")
+}
+
+func TestWhoAskedFirstUnderANumberWins(t *testing.T) {
+	f := newFixture(t)
+	f.tuner = &patientTuner{meanwhile: func() { f.command(trial.AddTrial, `{"x":9}`) }}
+	require.Equal(t, []trial.Kind{trial.KindCommand, trial.KindAsked}, kinds(f.round(1, 1)))
+	rows, err := f.Trials(ctx, id)
+	require.NoError(t, err)
+	require.Len(t, rows, 1)
+	require.Equal(t, `{"x":9}`, string(rows[0].Parameters))
+
+	f.round(f.row().LastEvent, 1)
+	require.Equal(t, []trial.Kind{trial.KindCommand, trial.KindCommand, trial.KindAsked}, f.tuner.heard, "the winner's row")
+}
+
+func TestNothingIsAskedOnceAStopOrAnEarlyStopIsOnRecord(t *testing.T) {
+	for _, command := range []string{trial.Stop, trial.EarlyStopCommand} {
+		f := newFixture(t)
+		f.command(command, "")
+		_, err := f.Ask(ctx, id, []record.Ask{{Asked: trial.Asked{Parameters: json.RawMessage(`{}`)}}})
+		require.ErrorIs(t, err, record.ErrStopping)
+	}
+}

@@ -1,0 +1,198 @@
+package activities_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/activities"
+	"github.com/perennial-ml/perennial/experiment"
+	"github.com/perennial-ml/perennial/metrics"
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+func TestSubmitIsRepeatedWithoutASecondAttempt(t *testing.T) {
+	f := newFixture(t)
+	f.ask(1)
+	f.platform.fault = platforms.Errorf(platforms.Exhausted, "submit", "no room")
+	_, err := f.SubmitTrial(ctx, id, 0)
+	require.ErrorContains(t, err, "no room")
+	require.Equal(t, "submit-exhausted", f.row0().Reason.Code)
+	require.Equal(t, trial.Waiting, f.row0().State)
+
+	f.platform.fault = nil
+	for range 2 {
+		submission, err := f.SubmitTrial(ctx, id, 0)
+		require.NoError(t, err)
+		require.Equal(t, 1, submission.Attempt)
+	}
+	require.Equal(t, 1, f.row0().Attempts)
+	require.Equal(t, 2, f.platform.submits, "what has a handle is not submitted again")
+}
+
+func TestAJobThatThePlatformCallsInvalidFailsItsTrial(t *testing.T) {
+	f := newFixture(t)
+	f.ask(1)
+	f.platform.fault = platforms.Errorf(platforms.Invalid, "submit", "no such image")
+	for range 2 {
+		submission, err := f.SubmitTrial(ctx, id, 0)
+		require.NoError(t, err)
+		require.Equal(t, trial.Failed, submission.Settlement().State)
+	}
+	require.Equal(t, "refused", f.row0().Reason.Code)
+	require.Equal(t, 1, f.platform.submits)
+}
+
+func TestNothingIsSubmittedThatShallEnd(t *testing.T) {
+	for name, end := range map[string]func(*fixture){
+		"stop": func(f *fixture) { f.command(trial.Stop, "") },
+		"decision": func(f *fixture) {
+			_, err := f.Activities.Decide(ctx, id, 0, trial.Decision{ID: "d", Cause: trial.CauseUser})
+			require.NoError(f, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.ask(1)
+			end(f)
+			submission, err := f.SubmitTrial(ctx, id, 0)
+			require.NoError(t, err)
+			require.Equal(t, activities.Submission{Refused: true}, submission)
+			require.Zero(t, f.platform.submits)
+		})
+	}
+}
+
+func TestAnAttemptWithoutAHandleIsCancelledByItsKey(t *testing.T) {
+	f := newFixture(t)
+	f.ask(1)
+	key := f.begin(0)
+	_, err := f.Activities.Decide(ctx, id, 0, trial.Decision{ID: "d", Cause: trial.CauseEarlyStop})
+	require.NoError(t, err)
+	require.NoError(t, f.CancelTrial(ctx, key))
+	require.Equal(t, []trial.Intent{{Cause: trial.CauseEarlyStop, Decision: "d"}}, f.platform.cancels)
+	attempt, err := f.Attempt(ctx, key)
+	require.NoError(t, err)
+	handle, err := activities.HandleOf(attempt)
+	require.NoError(t, err)
+	require.Equal(t, key, handle.Key)
+	require.NotNil(t, attempt.Handle, "so that the poller can ask about it")
+}
+
+func TestWhatNobodyWantsToEndIsNotCancelled(t *testing.T) {
+	f := newFixture(t)
+	f.ask(1)
+	key := f.begin(0)
+	require.NoError(t, f.CancelTrial(ctx, key))
+	require.Empty(t, f.platform.cancels)
+	f.command(trial.Stop, "")
+	require.NoError(t, f.CancelTrial(ctx, key))
+	require.Equal(t, []trial.Intent{{Cause: trial.CauseStop}}, f.platform.cancels)
+}
+
+func TestWhatALostAttemptLeftBehindIsSwept(t *testing.T) {
+	f := newFixture(t)
+	f.ask(1)
+	_, err := f.SubmitTrial(ctx, id, 0)
+	require.NoError(t, err)
+	key := trial.Key{Experiment: id, Attempt: 1}
+	f.platform.mu.Lock()
+	f.platform.reports[key] = platforms.Report{Key: key, Phase: platforms.Lost}
+	f.platform.mu.Unlock()
+	_, err = call[any](f, f.WatchTrial, key)
+	require.NoError(t, err)
+	require.Equal(t, []trial.Intent{{Cause: trial.CauseSuperseded}}, f.platform.cancels)
+}
+
+// assessed is an experiment whose third trial is far below the median.
+func assessed(t *testing.T) *fixture {
+	f := newFixtureWith(t, func(e *experiment.Experiment) {
+		e.Assessor = &experiment.Algorithm{Name: "Medianstop", Arguments: json.RawMessage(`{"start_step": 1}`)}
+	})
+	f.ask(3)
+	for n := range 2 {
+		key := f.begin(n)
+		f.report(key, metrics.Periodical, "10", "10", "10")
+		require.NoError(t, f.Observe(ctx, key, record.Observation{Phase: string(platforms.Exited), Exit: &trial.Exit{}, Drained: true}))
+		_, err := f.Activities.Settle(ctx, key)
+		require.NoError(t, err)
+	}
+	f.report(f.begin(2), metrics.Periodical, "1", "1")
+	return f
+}
+
+func TestAVerdictIsOnRecordBeforeTheTrialHearsOfIt(t *testing.T) {
+	f := assessed(t)
+	go call[any](f, f.Assess, id) // ends with its test
+	require.Eventually(t, func() bool { return len(f.signalled()) > 0 }, patience, time.Millisecond)
+	open, err := f.OpenDecisions(ctx)
+	require.NoError(t, err)
+	require.Len(t, open, 1)
+	require.Equal(t, 2, open[0].Key.Sequence)
+	require.Equal(t, open[0].Decision, f.signalled()[0])
+}
+
+func TestAssessingTwiceDecidesOnce(t *testing.T) {
+	f := assessed(t)
+	go call[any](f, f.Assess, id)
+	go call[any](f, f.Assess, id)
+	require.Eventually(t, func() bool { return len(f.signalled()) > 1 }, patience, time.Millisecond)
+	require.Equal(t, f.signalled()[0], f.signalled()[1])
+	events, err := f.Events(ctx, id, 0, 0)
+	require.NoError(t, err)
+	decided := 0
+	for _, event := range events {
+		if event.Kind == trial.KindDecision {
+			decided++
+		}
+	}
+	require.Equal(t, 1, decided)
+}
+
+func TestADecisionWhoseSignalWasLostCountsForNoLaterAttempt(t *testing.T) {
+	// assess.decision-before-signal: attempt 2 is running already.
+	f := newFixture(t)
+	f.ask(1)
+	first := f.begin(0)
+	require.NoError(t, f.Observe(ctx, first, record.Observation{Phase: string(platforms.Lost), Drained: true}))
+	f.settlesAs(first, again, "runner-died")
+	second := f.begin(0)
+	late, err := f.Store.Decide(ctx, record.Decision{Key: first, Decision: trial.Decision{ID: "assessor-1", Cause: trial.CauseEarlyStop}})
+	require.NoError(t, err)
+	require.Equal(t, record.TooLate, late.Outcome)
+	require.NoError(t, f.CancelTrial(ctx, second))
+	require.Empty(t, f.platform.cancels)
+}
+
+func TestWhatWasCommittedBeforeAReplyWasLostIsTheSameAgain(t *testing.T) {
+	// record.committed-before-reply: every activity is run twice, as if its first
+	// answer had not arrived, the second time by a process that has just begun.
+	f := newFixture(t)
+	twice := func(do func(*activities.Activities) (any, error)) {
+		t.Helper()
+		first, err := do(f.Activities)
+		require.NoError(t, err)
+		second, err := do(f.activities())
+		require.NoError(t, err)
+		require.Equal(t, first, second)
+	}
+	command := trial.Command{ID: "raise", Name: trial.SetConcurrency, Value: json.RawMessage("8")}
+	twice(func(a *activities.Activities) (any, error) { return a.Command(ctx, id, command) })
+	twice(func(a *activities.Activities) (any, error) {
+		f.Activities = a
+		return f.round(2, 2).News, nil
+	})
+	twice(func(a *activities.Activities) (any, error) { return a.SubmitTrial(ctx, id, 0) })
+	decision := trial.Decision{ID: "d", Cause: trial.CauseUser}
+	twice(func(a *activities.Activities) (any, error) { return a.Decide(ctx, id, 1, decision) })
+	twice(func(a *activities.Activities) (any, error) { return a.Dismiss(ctx, id, 1) })
+	key := trial.Key{Experiment: id, Attempt: 1}
+	require.NoError(t, f.Observe(ctx, key, record.Observation{Phase: string(platforms.Exited), Exit: &trial.Exit{}, Drained: true}))
+	twice(func(a *activities.Activities) (any, error) { return a.Settle(ctx, key) })
+	require.Equal(t, 2, f.row().Asked)
+	require.Equal(t, 1, f.row0().Attempts)
+}

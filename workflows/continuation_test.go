@@ -1,0 +1,166 @@
+package workflows_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/mock"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/perennial-ml/perennial/activities"
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/workflows"
+)
+
+func TestAnExperimentContinuesAsNewWhereTheServerSuggestsIt(t *testing.T) {
+	b := newBench(t, settings{concurrency: 2, trials: 6, behaviour: quick})
+	b.configure = func(env *testsuite.TestWorkflowEnvironment) {
+		if b.runs == 0 {
+			env.RegisterDelayedCallback(func() { env.SetContinueAsNewSuggested(true) }, 100*time.Millisecond)
+		}
+	}
+	require.Equal(t, record.Done, b.drive().Status)
+	require.Equal(t, 2, b.runs)
+	require.Equal(t, same(trial.Succeeded, 6), b.states())
+	b.onceEach()
+}
+
+// onceEach says that every trial ran once and ended once.
+func (b *bench) onceEach() {
+	b.Helper()
+	for _, row := range b.trials() {
+		require.Equal(b, 1, row.Attempts, "trial %d", row.Sequence)
+	}
+	require.Equal(b, len(b.trials()), b.logged(trial.KindEnded))
+}
+
+func TestWhatAnExperimentRemembersIsOnRecordToo(t *testing.T) {
+	const many = 300 // all at once: window.crash-before-continue-as-new
+	b := newBench(t, settings{concurrency: many, trials: many, behaviour: `{"duration": 0.5, "final": 1}`})
+	b.configure = func(env *testsuite.TestWorkflowEnvironment) {
+		env.SetContinueAsNewSuggested(b.runs == 0)
+	}
+	_, again := b.run(workflows.ExperimentInput{Experiment: id})
+	require.True(t, again)
+	// The crash: nobody hands the state on, and the record begins another.
+	require.Equal(t, record.Done, b.drive().Status)
+	require.Equal(t, same(trial.Succeeded, many), b.states())
+	b.onceEach()
+}
+
+func TestTrialsWhoseWorkflowOutlivedTheirExperimentsAreTold(t *testing.T) {
+	b := newBench(t, settings{concurrency: 1, trials: 1, behaviour: slow})
+	b.ask(1)
+	_, err := b.BeginAttempt(ctx, id, 0, "fake")
+	require.NoError(t, err)
+	b.command(trial.Stop, "")
+	var told workflows.Ending
+	b.trial = func(inner workflow.Context, _ workflows.TrialInput) (activities.Settlement, error) {
+		workflow.GetSignalChannel(inner, workflows.SignalCancel).Receive(inner, &told)
+		b.interrupt(0)
+		return activities.Settlement{Interrupted: true}, nil
+	}
+	require.Equal(t, record.Stopped, b.drive().Status)
+	require.Equal(t, trial.CauseStop, told.Cause)
+}
+
+func TestATrialThatWasInterruptedIsNotMissedWhileTheExperimentStops(t *testing.T) {
+	b := newBench(t, settings{concurrency: 2, trials: 2, behaviour: slow})
+	b.ask(2)
+	for n := range 2 {
+		_, err := b.BeginAttempt(ctx, id, n, "fake")
+		require.NoError(t, err)
+	}
+	b.command(trial.Stop, "")
+	told := 0
+	b.trial = func(inner workflow.Context, input workflows.TrialInput) (activities.Settlement, error) {
+		if told++; told > 2 { // started again: it has nothing to tell
+			return workflows.Trial(inner, input)
+		}
+		workflow.GetSignalChannel(inner, workflows.SignalCancel).Receive(inner, nil)
+		if input.Sequence == 1 {
+			return activities.Settlement{Interrupted: true}, nil
+		}
+		b.interrupt(0)
+		_, err := b.Append(ctx, id, trial.Event{Kind: trial.KindUndriven, Sequence: 0})
+		b.interrupt(1)
+		return activities.Settlement{Interrupted: true}, err
+	}
+	require.Equal(t, record.Stopped, b.drive().Status)
+	require.Equal(t, 2, b.logged(trial.KindInterrupted))
+}
+
+// interrupt ends a trial's first attempt with its experiment.
+func (b *bench) interrupt(n int) {
+	interrupted := record.Settlement{Outcome: record.OutcomeInterrupted, Interrupted: &trial.Interrupted{}}
+	require.NoError(b, b.Settle(ctx, trial.Key{Experiment: id, Sequence: n, Attempt: 1}, interrupted))
+}
+
+func TestATrialThatNobodyDrivesIsStartedAgain(t *testing.T) {
+	b := newBench(t, settings{concurrency: 1, trials: 1, behaviour: quick})
+	lost := 0
+	b.trial = func(inner workflow.Context, input workflows.TrialInput) (activities.Settlement, error) {
+		if lost++; lost == 1 {
+			return activities.Settlement{}, errors.New("terminated")
+		}
+		return workflows.Trial(inner, input)
+	}
+	b.meanwhile(func() {
+		b.until(func() bool { return len(b.trials()) == 1 && b.experiment().Cursor >= b.experiment().LastEvent })
+		_, err := b.Append(ctx, id, trial.Event{Kind: trial.KindUndriven, Sequence: 0})
+		require.NoError(t, err)
+	})
+	require.Equal(t, record.Done, b.drive().Status)
+	require.Equal(t, same(trial.Succeeded, 1), b.states())
+}
+
+func TestAWorkflowThatNobodyAcceptsAnExperimentForEnds(t *testing.T) {
+	b := newBench(t, settings{concurrency: 1, trials: 1, behaviour: quick})
+	env := b.environment(workflows.ExperimentWorkflowID("nobody00"))
+	env.OnActivity(b.activities.Assess, mock.Anything, "nobody00").Return(nil) // it would look for ever
+	env.ExecuteWorkflow(workflows.ExperimentType, workflows.ExperimentInput{Experiment: "nobody00"})
+	require.True(t, env.IsWorkflowCompleted())
+	require.NoError(t, env.GetWorkflowError())
+}
+
+func TestACommandIsAnsweredOnceItIsOnRecord(t *testing.T) {
+	b := newBench(t, settings{concurrency: 1, trials: 9, behaviour: slow})
+	b.meanwhile(func() {
+		b.await(trial.Running, 1)
+		send := func(command trial.Command) (number int64, err error) {
+			answer := make(chan error, 1)
+			err = b.env.Load().UpdateWorkflowByID(workflows.ExperimentWorkflowID(id), workflows.UpdateCommand, trial.NewExperimentID(), &testsuite.TestUpdateCallback{
+				OnReject: func(err error) { answer <- err }, OnAccept: func() {},
+				OnComplete: func(result any, err error) {
+					number, _ = result.(int64)
+					answer <- err
+				},
+			}, command)
+			if err != nil {
+				return 0, err
+			}
+			return number, b.answered(answer)
+		}
+		_, err := send(trial.Command{Name: trial.Pause})
+		require.ErrorContains(t, err, "needs an id")
+		_, err = send(trial.Command{ID: "1", Name: "dance"})
+		require.ErrorContains(t, err, `no command "dance"`)
+		_, err = send(trial.Command{ID: "2", Name: trial.SetConcurrency, Value: []byte("0")})
+		require.ErrorContains(t, err, "whole number")
+		_, err = send(trial.Command{ID: "3", Name: trial.SetSearchSpace, Value: []byte(`{"x": {"_type": "none", "_value": [1]}}`)})
+		require.Error(t, err)
+		number, err := send(trial.Command{ID: "4", Name: trial.SetConcurrency, Value: []byte("2")})
+		require.NoError(t, err)
+		require.Equal(t, 2, b.experiment().Concurrency)
+		again, err := send(trial.Command{ID: "4", Name: trial.SetConcurrency, Value: []byte("2")})
+		require.NoError(t, err)
+		require.Equal(t, number, again)
+		_, err = send(trial.Command{ID: "5", Name: trial.EarlyStopCommand})
+		require.NoError(t, err)
+	})
+	require.Equal(t, record.Done, b.drive().Status)
+}
