@@ -183,7 +183,8 @@ func (r *round) fill(ctx context.Context, row record.Experiment, room int) (noMo
 	if row.Paused || room <= 0 {
 		return false, nil
 	}
-	return r.propose(ctx, row, room)
+	// Nothing starts before the answer, which brings no more than this.
+	return r.propose(ctx, row, min(room, maxNews))
 }
 
 // over tells whether one of the experiment's limits was reached.

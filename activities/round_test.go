@@ -93,6 +93,14 @@ func TestAnAnswerIsBoundedAndTheNextBringsTheRest(t *testing.T) {
 	require.Less(t, len(text), 60_000)
 }
 
+func TestARoundAsksForNoMoreThanItsAnswerBrings(t *testing.T) {
+	f := newFixtureWith(t, func(e *experiment.Experiment) { e.MaxTrials = 1000 })
+	answer := f.round(1, 1<<40)
+	require.Len(t, answer.News, 500)
+	require.Equal(t, 500, f.row().Asked)
+	require.False(t, answer.NoMore)
+}
+
 func TestARoundSaysWhenThereWillBeNoMore(t *testing.T) {
 	for name, change := range map[string]func(*fixture){
 		"enough trials":           func(f *fixture) { f.command(trial.SetMaxTrials, "2") },

@@ -164,6 +164,9 @@ func tuning() map[dynamicconfig.Key]any {
 		dynamicconfig.WorkerPersistenceMaxQPS.Key():                             persistencePerSecond,
 
 		dynamicconfig.ForceSearchAttributesCacheRefreshOnRead.Key(): true,
+		// Nothing of ours is stored outside history, and counting what is races,
+		// in server 1.32, with readers of the same events.
+		dynamicconfig.ExternalPayloadsEnabled.Key(): false,
 	}
 }
 

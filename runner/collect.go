@@ -94,7 +94,9 @@ func (c *collector) collect() {
 func (c *collector) readAll() {
 	look := shortestLook
 	for {
-		ended := c.hasEnded() // asked before reading: what was written before is read
+		// Asked before reading: what was written before is read, unless too much
+		// waited for the journal.
+		ended := c.hasEnded() && len(c.waiting) == 0
 		read := c.step()
 		if ended && read == 0 && len(c.waiting) == 0 {
 			break

@@ -161,3 +161,17 @@ func TestAFullDiskDelaysMetricsAndLosesNone(t *testing.T) {
 	c.finish()
 	require.Equal(t, want, journalled(t, run))
 }
+
+func TestWhatIsPrintedBehindAFullJournalIsReadOnceTheDiskHasRoomAgain(t *testing.T) {
+	c, run := testCollector(t, t.TempDir())
+	c.took([]metrics.Record{{Kind: metrics.Periodical, Value: strings.Repeat("7", waitingBytes)}})
+	require.NoError(t, os.WriteFile(run.Path(rundir.Stdout), []byte("perennial: final 1\n"), 0o600))
+	close(c.ended)
+	c.collect()
+	_, cursor, err := metrics.ReadJournal(run.Path(rundir.JournalFile), 0) // what had waited
+	require.NoError(t, err)
+	records, _, err := metrics.ReadJournal(run.Path(rundir.JournalFile), cursor)
+	require.NoError(t, err)
+	require.Len(t, records, 1)
+	require.Equal(t, "1", records[0].Value)
+}

@@ -30,6 +30,13 @@ go test -timeout 10m "${plain[@]}"
 step "stories, crashes and power cuts, with the real program"
 go test -timeout 40m -p 1 -v ./testsuite/endtoend/... ./testsuite/chaos/... 2>&1 | grep -vE '^=== (RUN|PAUSE|CONT)'
 
+step "the Web UI and the temporal command line, on Temporal's own pages and messages"
+[ -x bin/tools/temporal ] || GOBIN=$PWD/bin/tools go install github.com/temporalio/cli/cmd/temporal@v1.5.1
+if [ "$(id -u)" = 0 ] && ! command -v chromium >/dev/null; then
+    apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y chromium >/dev/null
+fi
+PERENNIAL_TEMPORAL_CLI=$PWD/bin/tools/temporal go test -timeout 15m -v ./testsuite/webui 2>&1 | grep -vE '^=== (RUN|PAUSE|CONT)'
+
 step "any Temporal: the stock server on PostgreSQL, which root's test installs"
 go test -timeout 15m -v ./testsuite/cluster/... 2>&1 | grep -vE '^=== (RUN|PAUSE|CONT)'
 

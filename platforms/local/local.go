@@ -168,6 +168,10 @@ func (p *platform) Collect(_ context.Context, handle platforms.Handle, after pla
 		return nil, after, err
 	}
 	records, next, err := metrics.ReadJournal(run.Path(rundir.JournalFile), offset)
+	if errors.Is(err, metrics.ErrNoJournal) {
+		// Whatever spoiled it, such as a power cut: trying again mends nothing.
+		return nil, after, platforms.Errorf(platforms.NotFound, "collect", "%w", err)
+	}
 	if err != nil || len(records) == 0 {
 		return nil, after, fault("collect", err)
 	}

@@ -132,6 +132,22 @@ func TestATrialFindsItsParametersAndItsPlaceAsNNIPromised(t *testing.T) {
 	require.Equal(t, s.output(report, "stdout"), string(linked))
 }
 
+func TestATrialWhoseDirectoryIsRemovedUnderItStillEnds(t *testing.T) {
+	s := newSite(t)
+	report := s.run(`rm -rf "$NNI_SYS_DIR"`)
+	require.Equal(t, platforms.Exited, report.Phase)
+	require.Zero(t, report.Exit.Code)
+}
+
+func TestAJournalThatAPowerCutSpoiledIsGoneForGood(t *testing.T) {
+	s := newSite(t)
+	report := s.run("echo perennial: final 1")
+	require.NoError(t, os.WriteFile(filepath.Join(report.Output, rundir.JournalFile), make([]byte, 4096), 0o600))
+	handle := platforms.Handle{Platform: local.Name, Key: s.job.Key}
+	_, _, err := s.Collect(t.Context(), handle, "")
+	requireCode(t, platforms.NotFound, err)
+}
+
 func TestTheTrialsDirectoryShowsTheNewestAttempt(t *testing.T) {
 	s := newSite(t)
 	s.run("echo first")

@@ -31,6 +31,7 @@ func TestUpdateSendsTheLimitsInTheirUnits(t *testing.T) {
 		require.Equal(t, ExitDone, s.run(append([]string{"update"}, c.args...)...), s.err.String())
 		require.Equal(t, c.name, s.sent[0].Name)
 		require.Equal(t, c.value, string(s.sent[0].Value))
+		require.Contains(t, s.out.String(), c.args[0]+" set to "+c.args[len(c.args)-1])
 	}
 }
 

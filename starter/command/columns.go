@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -61,12 +62,38 @@ func pick(names []string, fields []field) []string {
 }
 
 // metricFields are the keys of a metric that is an object; any other metric is
-// its reward alone. Bare NaN and Infinity, which Python writes, are text here.
+// its reward alone.
 func metricFields(value string) []field {
 	if !strings.HasPrefix(strings.TrimSpace(value), "{") {
 		return nil
 	}
-	return flatten("", json.RawMessage(value))
+	return flatten("", strict(value))
+}
+
+var wordOfPython = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?Infinity|NaN`)
+
+// strict is a metric as JSON: the NaN and Infinity that Python writes as strings.
+func strict(value string) json.RawMessage {
+	return json.RawMessage(wordOfPython.ReplaceAllStringFunc(value, func(word string) string {
+		if word[0] == '"' {
+			return word
+		}
+		return `"` + word + `"`
+	}))
+}
+
+// nonFiniteDefault is the default metric where it is NaN or an infinity, else empty.
+func nonFiniteDefault(value string) string {
+	fields := flatten("default/", json.RawMessage(strings.TrimSpace(value)))
+	if strings.HasPrefix(strings.TrimSpace(value), "{") {
+		fields = metricFields(value)
+	}
+	for _, f := range fields {
+		if f.name == "default" && (f.text == "NaN" || strings.TrimPrefix(f.text, "-") == "Infinity") {
+			return f.text
+		}
+	}
+	return ""
 }
 
 // flatten lists an object's members in the order of the text, nested ones as

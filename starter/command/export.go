@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,7 +71,7 @@ type result struct {
 	parameter    json.RawMessage
 	value        string
 	intermediate []string // nil where nobody asked for it
-	reward       string   // the default metric, empty where it is no number
+	reward       string   // the default metric, NaN and infinities too; empty where it is no number
 	trial        string
 }
 
@@ -105,6 +107,8 @@ func (r reader) results(ctx context.Context, id string, want exportChoice) ([]re
 		found := result{parameter: row.Parameters, value: row.Final, trial: row.ID}
 		if row.Value != nil {
 			found.reward = progress.Number(row.Value)
+		} else {
+			found.reward = nonFiniteDefault(row.Final)
 		}
 		if want.intermediate {
 			if found.intermediate, err = r.reported(ctx, row); err != nil {
@@ -181,8 +185,12 @@ func writeCSV(out io.Writer, results []result) error {
 // one never stands under the name.
 func (w World) replace(path string, write func(io.Writer) error) error {
 	file, err := os.CreateTemp(filepath.Dir(path), ".export-*")
+	var refused *fs.PathError
+	if errors.As(err, &refused) {
+		err = refused.Err // the name beside it means nothing to anybody
+	}
 	if err != nil {
-		return badInput("", "write %s: %w", path, err)
+		return badInput("name a file in a directory that is there and can be written", "write %s: %w", path, err)
 	}
 	defer os.Remove(file.Name())
 	if err := write(file); err != nil {

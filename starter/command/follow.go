@@ -162,9 +162,9 @@ func (f *follower) look(ctx context.Context) (record.Experiment, error) {
 	if err != nil {
 		return e, err
 	}
-	reason := waitReason(e, f.unattended(ctx, e, rows))
+	explainWaits(rows, e, f.unattended(ctx, e, rows))
 	for _, row := range rows {
-		f.note(&now, explainWait(row, reason))
+		f.note(&now, row)
 	}
 	f.display.Show(now)
 	return e, f.mourn(ctx, now.Changed)

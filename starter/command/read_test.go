@@ -79,6 +79,57 @@ func TestExportKeepsNumbersAsTheyWereAndRenamesWhatCollides(t *testing.T) {
 	require.Contains(t, s.out.String(), `"value": "{\"default\": 1, \"x\": NaN}"`)
 }
 
+func TestCSVKeepsNaNAndInfinitiesAndWhatFollowsThem(t *testing.T) {
+	s := newStage(t)
+	story := s.accepted(anID)
+	for n, value := range []string{`{"default": Infinity, "a": NaN, "b": "is NaN"}`, "NaN", "[1]"} {
+		story.asks(n, `{"x": 1}`)
+		key := story.runs(n)
+		story.reports(key, 1, metrics.Final, value)
+		story.ends(key, trial.Ended{State: trial.Succeeded})
+	}
+	require.Equal(t, ExitDone, s.run("export", anID, "--format", "csv"), s.err.String())
+	require.Contains(t, s.out.String(), "x,default,a,b,reward,trialJobId\n1,Infinity,NaN,is NaN,Infinity,xlqz5\n1,,,,NaN,byg07\n1,,,,,")
+	require.Equal(t, ExitBadInput, s.run("export", anID, "--file", "/nowhere/results.json"))
+	require.Contains(t, s.err.String(), "error: write /nowhere/results.json: no such file or directory\n")
+}
+
+func TestATrialThatSucceededWithoutANumberSaysSo(t *testing.T) {
+	s := newStage(t)
+	story := s.accepted(anID)
+	for n := range 2 {
+		story.asks(n, `{"x": 1}`)
+		key := story.runs(n)
+		if n == 1 {
+			story.reports(key, 1, metrics.Final, `{"acc": 1}`)
+		}
+		story.ends(key, trial.Ended{State: trial.Succeeded})
+	}
+	require.Equal(t, ExitDone, s.run("trials", anID))
+	require.Contains(t, s.out.String(), "it reported no final result\n")
+	require.Contains(t, s.out.String(), `its final result has no default number: {"acc": 1}`)
+	story.finishes(record.Done)
+	require.Equal(t, ExitDone, s.run("stop", anID))
+	require.Contains(t, s.out.String(), "2 SUCCEEDED; none reported a final number\n")
+}
+
+func TestATrialWaitsForASlotOrForItsStoppedExperiment(t *testing.T) {
+	s := newStage(t)
+	story := s.accepted(anID)
+	for n := range 3 {
+		story.asks(n, `{"x": 1}`)
+	}
+	story.runs(0)
+	require.Equal(t, ExitDone, s.run("trials", anID))
+	require.Contains(t, s.out.String(), "it is being submitted\n")
+	require.Contains(t, s.out.String(), "it waits for a slot: 2 at a time\n")
+	story.finishes(record.Stopped)
+	require.Equal(t, ExitDone, s.run("trials", anID))
+	require.Contains(t, s.out.String(), "its experiment is stopped; resume runs it\n")
+	require.Equal(t, ExitDone, s.run("trials", "add", anID, "{}"))
+	require.Equal(t, "experiment k3v9x2ab will run it once it goes on: starter resume k3v9x2ab\n", s.out.String())
+}
+
 func TestTheExperimentMayBeLeftOutWhereOnlyOneIsActive(t *testing.T) {
 	s := newStage(t)
 	s.accepted("aaaaaaaa").finishes(record.Done)

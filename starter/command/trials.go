@@ -42,10 +42,7 @@ func (r reader) trials(ctx context.Context, as format, name string) error {
 	if err != nil {
 		return err
 	}
-	reason := waitReason(e, r.idle(ctx, e))
-	for i := range rows {
-		rows[i] = explainWait(rows[i], reason)
-	}
+	explainWaits(rows, e, r.idle(ctx, e))
 	return r.print(as, seen(rows), func() [][]string { return r.trialRows(rows) })
 }
 
@@ -61,9 +58,17 @@ func (w World) trialRows(rows []record.Trial) [][]string {
 	table := [][]string{{"TRIAL", "ID", "STATE", "METRIC", "ATTEMPTS", "TOOK", "WHY"}}
 	for _, row := range rows {
 		table = append(table, []string{fmt.Sprint(row.Sequence), row.ID, string(row.State), progress.Number(row.Value),
-			fmt.Sprint(row.Attempts), w.took(row), dash(row.Reason.Text)})
+			fmt.Sprint(row.Attempts), w.took(row), dash(why(row))})
 	}
 	return table
+}
+
+// why is what a person is told beside a trial's state.
+func why(row record.Trial) string {
+	if row.Reason.Text != "" {
+		return row.Reason.Text
+	}
+	return progress.Lack(row)
 }
 
 func (w World) took(row record.Trial) string {
@@ -95,6 +100,10 @@ func (w World) trialsAddCommand() *cobra.Command {
 			}
 			chosen, err := w.ask(cmd.Context(), name, newCommand(trial.AddTrial, parameters))
 			if err != nil {
+				return err
+			}
+			if chosen.Status == record.Stopped || chosen.Paused {
+				_, err = fmt.Fprintf(w.Out, "experiment %s will run it once it goes on: starter resume %s\n", chosen.ID, chosen.ID)
 				return err
 			}
 			_, err = fmt.Fprintf(w.Out, "experiment %s will run it; starter trials %s shows it\n", chosen.ID, chosen.ID)

@@ -69,17 +69,17 @@ func (w World) changeCommand(c change) *cobra.Command {
 					return err
 				}
 			}
-			return w.update(cmd.Context(), name, command)
+			return w.update(cmd.Context(), name, command, cmd.Name()+" set to "+word)
 		},
 	}
 }
 
-func (w World) update(ctx context.Context, name string, command trial.Command) error {
+func (w World) update(ctx context.Context, name string, command trial.Command, done string) error {
 	chosen, err := w.ask(ctx, name, command)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(w.Out, "experiment %s: %s accepted; starter show %s\n", chosen.ID, command.Name, chosen.ID)
+	_, err = fmt.Fprintf(w.Out, "experiment %s: %s; starter show %s\n", chosen.ID, done, chosen.ID)
 	return err
 }
 

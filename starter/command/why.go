@@ -14,25 +14,37 @@ import (
 var (
 	noHost     = trial.Reason{Code: "no-host", Text: "no host process is running; starter serve --detach starts one"}
 	paused     = trial.Reason{Code: "paused", Text: "its experiment is paused"}
+	stopped    = trial.Reason{Code: "stopped", Text: "its experiment is stopped; resume runs it"}
 	submitting = trial.Reason{Code: "submitting", Text: "it is being submitted"}
 )
 
-// explainWait gives a trial that waits a reason where the record has none.
-func explainWait(row record.Trial, otherwise trial.Reason) record.Trial {
-	if row.State == trial.Waiting && row.Reason.Zero() {
-		row.Reason = otherwise
+// explainWaits gives trials that wait a reason where the record has none. The rows
+// are in order of sequence and hold every trial that is not over; idle is why
+// nobody works on the experiment, if nobody does.
+func explainWaits(rows []record.Trial, e record.Experiment, idle trial.Reason) {
+	open := 0
+	for i, row := range rows {
+		if row.State.Terminal() {
+			continue
+		}
+		open++
+		if row.State == trial.Waiting && row.Reason.Zero() {
+			rows[i].Reason = waitReason(e, idle, open)
+		}
 	}
-	return row
 }
 
-// waitReason is why a trial of the experiment would wait at present; idle is why
-// nobody works on it, if nobody does.
-func waitReason(e record.Experiment, idle trial.Reason) trial.Reason {
+// waitReason is why the trial that is the nth of those not over waits at present.
+func waitReason(e record.Experiment, idle trial.Reason, nth int) trial.Reason {
 	switch {
+	case e.Status == record.Stopped:
+		return stopped
 	case !idle.Zero():
 		return idle
 	case e.Paused:
 		return paused
+	case nth > e.Concurrency:
+		return trial.Reason{Code: "concurrency", Text: fmt.Sprintf("it waits for a slot: %d at a time", e.Concurrency)}
 	}
 	return submitting
 }

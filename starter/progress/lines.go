@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/trial"
 )
 
 // quiet is how long Lines says nothing while no state changes.
@@ -105,6 +106,8 @@ func farewell(e record.Experiment) string {
 	text := fmt.Sprintf("experiment %s is %s: %s", e.ID, e.Status, counts(e))
 	if found := best(e); found != "" {
 		text += "; " + found
+	} else if e.Counts[trial.Succeeded] > 0 {
+		text += "; none reported a final number"
 	}
 	if !e.Reason.Zero() {
 		text += "; " + words(e.Reason)

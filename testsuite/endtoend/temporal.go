@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"strings"
+	"testing"
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
@@ -11,11 +12,26 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+
+	"github.com/perennial-ml/perennial/workers/codec"
 )
 
 // Temporal connects to the engine as any Temporal client could, by what show
-// tells of it. The caller closes it.
+// tells of it: payloads stay encrypted. The caller closes it.
 func (h *Home) Temporal(id string) client.Client {
+	h.t.Helper()
+	return dial(h.t, h.options(id))
+}
+
+// TemporalWithKeys is Temporal with the keys of the state directory.
+func (h *Home) TemporalWithKeys(id string) client.Client {
+	h.t.Helper()
+	ring, err := codec.Read(codec.In(h.Dir))
+	require.NoError(h.t, err)
+	return dial(h.t, ring.Protect(h.options(id)))
+}
+
+func (h *Home) options(id string) client.Options {
 	h.t.Helper()
 	at := h.Show(id).Temporal
 	token, err := os.ReadFile(at.TokenFile)
@@ -25,8 +41,13 @@ func (h *Home) Temporal(id string) client.Client {
 		Credentials: client.NewAPIKeyStaticCredentials(strings.TrimSpace(string(token))),
 	}
 	options.ConnectionOptions.TLSDisabled = true
+	return options
+}
+
+func dial(t testing.TB, options client.Options) client.Client {
+	t.Helper()
 	temporal, err := client.Dial(options)
-	require.NoError(h.t, err)
+	require.NoError(t, err)
 	return temporal
 }
 

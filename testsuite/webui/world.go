@@ -42,7 +42,7 @@ type window struct {
 func begin(t testing.TB, home *endtoend.Home, plan endtoend.Plan) *window {
 	t.Helper()
 	w := &window{t: t, home: home, id: home.Follow(home.Experiment(plan)).ID()}
-	w.temporal = home.Temporal(w.id)
+	w.temporal = home.TemporalWithKeys(w.id)
 	t.Cleanup(w.temporal.Close)
 	return w
 }
