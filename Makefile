@@ -45,7 +45,7 @@ $(VENV)/ready: examples/digits/requirements.txt
 	@touch $@
 
 run: build $(VENV)/ready
-	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" bin/starter run examples/digits/experiment.yml
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" bin/starter run examples/digits/experiment.yml || [ $$? = 130 ] # Ctrl-C detaches
 
 test: build $(VENV)/ready
 	testsuite/test.sh

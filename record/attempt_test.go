@@ -350,6 +350,19 @@ func TestFaultsCountAttemptsInVain(t *testing.T) {
 	require.Equal(t, []trial.Kind{trial.KindCommand, trial.KindAsked, trial.KindIntermediate}, f.kinds())
 }
 
+func TestAFinalThatAnEarlierAttemptBroughtIsNothingNew(t *testing.T) {
+	f := newFixture(t)
+	f.ask(0)
+	for attempt := range 4 {
+		key := f.begin(0)
+		f.collect(key, metrics.Record{Number: 1, Kind: metrics.Final, Value: "1"})
+		f.fault(key)
+		faults, err := f.Faults(background, exp, 0)
+		require.NoError(t, err)
+		require.Equal(t, attempt, faults)
+	}
+}
+
 func TestTheBestResultFollowsTheTunersMode(t *testing.T) {
 	for tuner, best := range map[string]float64{
 		`{"name":"Random"}`: 3, `{"name":"TPE"}`: 1, `{"name":"tpe","classArgs":{"optimize_mode":"maximize"}}`: 3,

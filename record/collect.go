@@ -49,11 +49,24 @@ func (t *transaction) collectOne(c *course, record metrics.Record) error {
 	c.attempt.Metrics++
 	switch record.Kind {
 	case metrics.Final:
-		c.attempt.fresh++
+		return t.collectFinal(c)
 	case metrics.Periodical:
 		return t.collectStep(c, record)
 	}
 	return nil
+}
+
+// collectFinal counts a FINAL that no earlier attempt brought. A trial that
+// reports one and is ended from outside each time would else begin for ever.
+func (t *transaction) collectFinal(c *course) error {
+	var known bool
+	key := c.attempt.Key
+	err := t.one(into(&known), `SELECT EXISTS (SELECT 1 FROM metrics
+		WHERE experiment = ? AND sequence = ? AND attempt < ? AND kind = 'FINAL')`, key.Experiment, key.Sequence, key.Attempt)
+	if err == nil && !known {
+		c.attempt.fresh++
+	}
+	return err
 }
 
 func (t *transaction) collectStep(c *course, record metrics.Record) error {

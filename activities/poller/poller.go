@@ -88,16 +88,10 @@ func endsOf(platform platforms.Platform) <-chan trial.Key {
 }
 
 // Run observes, from the record's open attempts on, until the context ends. Its
-// error is the record's, when that cannot be read at the start.
+// error is the record's, when that could not be read until then.
 func (p *Poller) Run(ctx context.Context) error {
-	open, err := p.store.OpenAttempts(ctx, p.traits.Name)
-	if err != nil {
+	if err := p.adoptOpen(ctx); err != nil {
 		return err
-	}
-	for _, attempt := range open {
-		if !attempt.Drained {
-			p.adopt(attempt)
-		}
 	}
 	defer p.working.Wait()
 	for quiet := 0; ctx.Err() == nil; quiet++ {
@@ -109,6 +103,27 @@ func (p *Poller) Run(ctx context.Context) error {
 		p.rest(ctx, started, quiet)
 	}
 	return nil
+}
+
+// adoptOpen adopts what the record says is open. Nobody would observe anything
+// without it, so a record that cannot be read is asked again.
+func (p *Poller) adoptOpen(ctx context.Context) error {
+	for {
+		open, err := p.store.OpenAttempts(ctx, p.traits.Name)
+		if ctx.Err() != nil {
+			return err
+		}
+		p.log.problem("", "read the record", err)
+		for _, attempt := range open {
+			if err == nil && !attempt.Drained {
+				p.adopt(attempt)
+			}
+		}
+		if err == nil {
+			return nil
+		}
+		p.rest(ctx, time.Now(), 0)
+	}
 }
 
 // rest waits for the next round: a poll interval, longer when little happens.

@@ -3,6 +3,7 @@ package poller_test
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -119,18 +120,20 @@ type bench struct {
 	*testing.T
 	*memory
 	store *record.Store
+	path  string // of the record
 	poll  *poller.Poller
 	log   *safeBuffer
 }
 
 func newBench(t *testing.T) *bench {
-	store, err := record.Open(filepath.Join(t.TempDir(), "record.db"))
+	path := filepath.Join(t.TempDir(), "record.db")
+	store, err := record.Open(path)
 	require.NoError(t, err)
 	t.Cleanup(func() { store.Close() })
 	_, err = store.Append(t.Context(), exp, record.CommandEvent(trial.Command{ID: "1", Name: trial.Accept, Value: json.RawMessage(`{}`)}))
 	require.NoError(t, err)
 	log := &safeBuffer{}
-	b := &bench{T: t, memory: newMemory(), store: store, log: log}
+	b := &bench{T: t, memory: newMemory(), store: store, path: path, log: log}
 	b.poll = poller.New(b.memory, store, slog.New(slog.NewTextHandler(io.MultiWriter(log, t.Output()), nil)))
 	return b
 }
@@ -425,6 +428,25 @@ func TestAPollerKilledAtAnyMomentLosesAndRepeatsNothing(t *testing.T) {
 	events, err := b.store.Events(t.Context(), exp, 0, 0)
 	require.NoError(t, err)
 	require.Len(t, events, 1+30+30*15)
+}
+
+func TestARecordThatCannotBeReadAtTheStartIsAskedAgain(t *testing.T) {
+	b := newBench(t)
+	key := b.begin()
+	b.submit(key)
+	b.set(key, exited(0))
+	database, err := sql.Open("sqlite", b.path)
+	require.NoError(t, err)
+	defer database.Close()
+	spoil := func(column string) {
+		_, err := database.Exec("PRAGMA busy_timeout = 10000; UPDATE attempts SET exit = " + column)
+		require.NoError(t, err)
+	}
+	spoil("'{'")
+	b.run()
+	require.Eventually(t, func() bool { return b.log.count("read the record") > 0 }, 20*time.Second, time.Millisecond)
+	spoil("NULL")
+	b.eventually(key, func(a record.Attempt) bool { return a.Drained })
 }
 
 func TestWatchEndsWithItsContext(t *testing.T) {

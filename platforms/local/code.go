@@ -61,10 +61,12 @@ func (p *platform) CleanUp(_ context.Context, experiment string) error {
 }
 
 // codeOf returns the directory that the command of a run works in: the workspace
-// itself, or the run's own copy of a snapshot.
+// itself, or the run's own copy of a snapshot. The code was there when the
+// experiment began, so a mount that is away, or a right that was taken, is waited
+// for: it must not fail every trial that comes meanwhile.
 func codeOf(ctx context.Context, run rundir.Run, workspace platforms.Workspace) (string, error) {
 	if err := checkCode("submit", workspace.Directory); err != nil {
-		return "", err
+		return "", platforms.Errorf(platforms.Transient, "submit", "%w", errors.Unwrap(err))
 	}
 	if workspace.Hash == "" {
 		return workspace.Directory, nil

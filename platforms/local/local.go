@@ -222,7 +222,7 @@ func fault(verb string, err error) error {
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
 		return platforms.Errorf(platforms.Exhausted, verb, "the disk is full, free some space and it goes on: %w", err)
 	case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
-		return platforms.Errorf(platforms.Invalid, verb, "make this writable for the user who runs trials: %w", err)
+		return platforms.Errorf(platforms.Transient, verb, "make this writable for the user who runs trials, and it goes on: %w", err)
 	}
 	return platforms.Errorf(platforms.Transient, verb, "%w", err)
 }

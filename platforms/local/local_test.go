@@ -189,7 +189,7 @@ func TestTheCallersEnvironmentReachesTheTrial(t *testing.T) {
 	require.Equal(t, "yes 0027\n", s.output(s.run("echo $FROM_THE_CALLER $(umask)"), "stdout"))
 	s.job.Key.Sequence, s.job.EnvironmentFile = 4, "/nonexistent/environment.json"
 	_, err = s.Submit(t.Context(), s.job)
-	requireCode(t, platforms.Invalid, err)
+	requireCode(t, platforms.Transient, err)
 }
 
 func TestAnAttemptOfASnapshotRunsInItsOwnCopy(t *testing.T) {
@@ -212,7 +212,7 @@ func TestAnAttemptOfASnapshotRunsInItsOwnCopy(t *testing.T) {
 	require.Len(t, handles, 2, "runs stay")
 }
 
-func TestWhatAPersonMustMendIsInvalidAndNamed(t *testing.T) {
+func TestCodeThatIsNotThereIsNamedAndWaitedForOnceTheExperimentRuns(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	for directory, words := range map[string]string{"/nonexistent/code": "does not exist", file: "is not a directory"} {
@@ -222,7 +222,7 @@ func TestWhatAPersonMustMendIsInvalidAndNamed(t *testing.T) {
 		require.ErrorContains(t, err, directory+" "+words)
 		s.job.Workspace.Directory = directory
 		_, err = s.Submit(t.Context(), s.job)
-		requireCode(t, platforms.Invalid, err)
+		requireCode(t, platforms.Transient, err)
 		require.ErrorContains(t, err, words)
 	}
 }

@@ -146,7 +146,7 @@ func checkEnvironment(path string) error {
 		return nil
 	}
 	if _, err := rundir.ReadEnvironment(path); err != nil {
-		return platforms.Errorf(platforms.Invalid, "submit", "the environment kept for this experiment cannot be read: %w", err)
+		return platforms.Errorf(platforms.Transient, "submit", "the environment kept for this experiment cannot be read: %w", err)
 	}
 	return nil
 }

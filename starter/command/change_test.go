@@ -90,6 +90,14 @@ func TestPauseAsksForAPause(t *testing.T) {
 	require.Contains(t, s.out.String(), "RUNNING (paused)")
 }
 
+func TestPauseRefusesAnExperimentThatIsOver(t *testing.T) {
+	s := newStage(t)
+	s.accepted(anID).finishes(record.Done)
+	require.Equal(t, ExitBadInput, s.run("pause", anID))
+	require.Empty(t, s.sent)
+	require.Contains(t, s.err.String(), "experiment k3v9x2ab is DONE: there is nothing to pause")
+}
+
 func TestKillEndsATrialByNumberOrId(t *testing.T) {
 	s := newStage(t)
 	s.told(anID)

@@ -29,7 +29,11 @@ func (w World) stopCommand() *cobra.Command {
 				command.Name = trial.EarlyStopCommand
 			}
 			chosen, err := w.ask(cmd.Context(), optional(args), command)
-			if err != nil || detach {
+			if err != nil {
+				return err
+			}
+			if detach {
+				_, err = fmt.Fprintf(w.Out, "the stop of %s was accepted; starter show %s\n", chosen.ID, chosen.ID)
 				return err
 			}
 			return w.awaitEnd(cmd.Context(), chosen.ID)
