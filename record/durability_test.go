@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perennial-ml/perennial/testsuite/machine"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/perennial-ml/perennial/metrics"
 	"github.com/perennial-ml/perennial/trial"
@@ -312,11 +312,7 @@ func TestTheRecordKeepsItsIDAndContent(t *testing.T) {
 }
 
 func TestAFullDiskIsSaidClearlyAndPassesWhenThereIsRoom(t *testing.T) {
-	directory := t.TempDir()
-	if err := unix.Mount("none", directory, "tmpfs", 0, "size=1m"); err != nil {
-		t.Skip("mounting a small file system needs root: ", err)
-	}
-	t.Cleanup(func() { unix.Unmount(directory, unix.MNT_DETACH) })
+	directory := machine.SmallDisk(t, "1m")
 	store, err := Open(filepath.Join(directory, "record.db"))
 	require.NoError(t, err)
 	f := &fixture{T: t, Store: store}

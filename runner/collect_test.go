@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/perennial-ml/perennial/testsuite/machine"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -128,11 +129,7 @@ func TestAMetricIsReadOnceWhileTheLogAroundItIsGivenBack(t *testing.T) {
 }
 
 func TestAFullDiskDelaysMetricsAndLosesNone(t *testing.T) {
-	small := t.TempDir()
-	if err := unix.Mount("tmpfs", small, "tmpfs", 0, "size=4m"); err != nil {
-		t.Skip("cannot mount a small disk here:", err)
-	}
-	t.Cleanup(func() { unix.Unmount(small, unix.MNT_DETACH) })
+	small := machine.SmallDisk(t, "4m")
 	c, run := testCollector(t, small)
 	filler, err := os.Create(filepath.Join(small, "filler"))
 	require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perennial-ml/perennial/testsuite/machine"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -83,11 +84,7 @@ func TestKilledWhileItCancelsTheIntentIsKnown(t *testing.T) {
 func TestOnAFullDiskTheExitRecordIsWrittenAllTheSame(t *testing.T) {
 	a := newAttempt(t, "until [ -e go ]; do sleep 0.01; done; exit 3")
 	require.NoError(t, unix.Rmdir(a.Directory))
-	a.Directory = t.TempDir()
-	if err := unix.Mount("tmpfs", a.Directory, "tmpfs", 0, "size=4m"); err != nil {
-		t.Skip("cannot mount a small disk here:", err)
-	}
-	t.Cleanup(func() { unix.Unmount(a.Directory, unix.MNT_DETACH) })
+	a.Directory = machine.SmallDisk(t, "4m")
 	a.spec.Directories.System, a.spec.Directories.Output = a.Directory, a.Directory
 	a.begin()
 	require.Eventually(t, func() bool {

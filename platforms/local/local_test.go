@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perennial-ml/perennial/testsuite/machine"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -241,11 +242,7 @@ func TestAfterAFailedSubmitTheNextOneFinishesTheRun(t *testing.T) {
 
 func TestAFullDiskIsExhaustedAndPassesByItself(t *testing.T) {
 	s := newSite(t)
-	disk := t.TempDir()
-	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=64k"); err != nil {
-		t.Skip("needs the right to mount a small tmpfs:", err)
-	}
-	t.Cleanup(func() { unix.Unmount(disk, unix.MNT_DETACH) })
+	disk := machine.SmallDisk(t, "64k")
 	filler := filepath.Join(disk, "filler")
 	os.WriteFile(filler, make([]byte, 1<<20), 0o600) // as much as fits
 	s.job.Directory = disk
@@ -285,7 +282,7 @@ func TestARunOfAnotherMachineIsUnreachableNotLost(t *testing.T) {
 	process, err := run.ReadProcess()
 	require.NoError(t, err)
 	if process.MachineID == "" {
-		t.Skip("this machine has no /etc/machine-id")
+		machine.Lacks(t, "there is no /etc/machine-id")
 	}
 	require.NoError(t, os.Remove(run.Path(rundir.ExitFile)))
 	process.MachineID = "another"
@@ -358,11 +355,7 @@ func TestAHandleOfANewerVersionIsNotMisread(t *testing.T) {
 
 func TestATrialThatFillsTheDiskStillGetsItsExitRecord(t *testing.T) {
 	s := newSite(t)
-	disk := t.TempDir()
-	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=8m"); err != nil {
-		t.Skip("needs the right to mount a small tmpfs:", err)
-	}
-	t.Cleanup(func() { unix.Unmount(disk, unix.MNT_DETACH) })
+	disk := machine.SmallDisk(t, "8m")
 	s.job.Directory = disk
 	report := s.run("echo 'perennial: final 0.5'; cat /dev/zero >$NNI_OUTPUT_DIR/filler; exit 3")
 	require.Equal(t, platforms.Exited, report.Phase)
