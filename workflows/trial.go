@@ -56,6 +56,7 @@ type trialRun struct {
 	TrialInput
 	ctx     workflow.Context
 	ending  bool
+	words   int  // that the trial shall end, so far
 	lost    bool // a person declared the running attempt lost
 	watched bool // there is a running attempt
 
@@ -135,6 +136,7 @@ func (t *trialRun) end(ctx workflow.Context, ending Ending) error {
 		}
 	}
 	t.ending = true
+	t.words++
 	return nil
 }
 
@@ -193,15 +195,7 @@ func (t *trialRun) watch(key trial.Key) (settlement activities.Settlement, err e
 	watching := workflow.ExecuteActivity(ctx, do.WatchTrial, key)
 	t.watched = true
 	defer func() { t.watched, t.lost = false, false }()
-	if err := workflow.Await(t.ctx, func() bool { return watching.IsReady() || t.ending || t.lost }); err != nil {
-		return settlement, err
-	}
-	if t.ending && !watching.IsReady() {
-		t.describe(fmt.Sprintf("attempt %d is being ended", key.Attempt))
-		// Its answer does not matter: what ended the run is in its report.
-		workflow.ExecuteActivity(onPlatform(t.ctx, t.Queue, fmt.Sprintf("end attempt %d", key.Attempt)), do.CancelTrial, key)
-	}
-	if err := workflow.Await(t.ctx, func() bool { return watching.IsReady() || t.lost }); err != nil {
+	if err := t.await(key, watching); err != nil {
 		return settlement, err
 	}
 	if !watching.IsReady() {
@@ -213,4 +207,23 @@ func (t *trialRun) watch(key trial.Key) (settlement activities.Settlement, err e
 	}
 	err = workflow.ExecuteLocalActivity(onRecord(t.ctx, "judge how it ended"), do.Settle, key).Get(t.ctx, &settlement)
 	return settlement, err
+}
+
+// await returns when an attempt is over or declared lost. Whenever somebody wants
+// the trial to end it has that done, one call at a time: an earlier word may have
+// been one that the record did not want.
+func (t *trialRun) await(key trial.Key, watching workflow.Future) error {
+	var ending workflow.Future
+	heeded := -1
+	due := func() bool { return t.ending && t.words != heeded && (ending == nil || ending.IsReady()) }
+	for {
+		err := workflow.Await(t.ctx, func() bool { return watching.IsReady() || t.lost || due() })
+		if err != nil || watching.IsReady() || t.lost {
+			return err
+		}
+		heeded = t.words
+		t.describe(fmt.Sprintf("attempt %d is being ended", key.Attempt))
+		// Its answer does not matter: what ended the run is in its report.
+		ending = workflow.ExecuteActivity(onPlatform(t.ctx, t.Queue, fmt.Sprintf("end attempt %d", key.Attempt)), do.CancelTrial, key)
+	}
 }

@@ -208,6 +208,17 @@ func TestAStrayWordAboutAStopEndsNothing(t *testing.T) {
 	require.Equal(t, trial.Succeeded, b.one().State)
 }
 
+func TestAKillAfterAStrayWordAboutAStopIsHeeded(t *testing.T) {
+	b := newBench(t, settings{concurrency: 1, behaviour: slow})
+	b.ask(1)
+	b.meanwhile(func() {
+		b.await(trial.Running, 1)
+		require.NoError(t, b.env.Load().SignalWorkflowByID(workflows.TrialWorkflowID(id, 0), workflows.SignalCancel, workflows.Ending{Cause: trial.CauseStop}))
+		require.NoError(t, b.end(workflows.Ending{Cause: trial.CauseUser}))
+	})
+	require.Equal(t, trial.UserCanceled, b.one().State)
+}
+
 func TestATrialOfAStoppingExperimentIsInterrupted(t *testing.T) {
 	b := newBench(t, settings{concurrency: 1, behaviour: slow})
 	b.ask(1)
