@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -135,6 +136,14 @@ func (f *fixture) begin(n int) trial.Key {
 	return attempt.Key
 }
 
+// handle is the attempt's on record, nil before it is submitted.
+func (f *fixture) handle(key trial.Key) json.RawMessage {
+	f.Helper()
+	attempt, err := f.Attempt(ctx, key)
+	require.NoError(f, err)
+	return attempt.Handle
+}
+
 // report puts metrics of an attempt on record.
 func (f *fixture) report(key trial.Key, kind metrics.Kind, values ...string) {
 	f.Helper()
@@ -207,6 +216,25 @@ func (s *scripted) Submit(_ context.Context, job platforms.Job) (platforms.Handl
 	defer s.mu.Unlock()
 	s.submits++
 	return platforms.Handle{Platform: "scripted", Key: job.Key}, s.fault
+}
+
+// refuse has every Submit fail from now on; nil has it succeed.
+func (s *scripted) refuse(fault error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = fault
+}
+
+func (s *scripted) submitted() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.submits
+}
+
+func (s *scripted) cancelled() []trial.Intent {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.cancels)
 }
 
 func (s *scripted) Cancel(_ context.Context, _ platforms.Handle, intent trial.Intent) error {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"go.temporal.io/sdk/temporal"
+
 	"github.com/perennial-ml/perennial/metrics"
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/record"
@@ -75,8 +77,16 @@ func (a *Activities) Dismiss(ctx context.Context, id string, sequence int) (Sett
 }
 
 // DeclareLost gives up an attempt because a person said that it is lost. It may
-// still be running somewhere; the next attempt supersedes it.
+// still be running somewhere; the next attempt supersedes it. What no platform
+// has accepted yet cannot be lost.
 func (a *Activities) DeclareLost(ctx context.Context, key trial.Key) error {
+	attempt, err := a.Record.Attempt(ctx, key)
+	if err != nil {
+		return err
+	}
+	if attempt.Handle == nil {
+		return temporal.NewNonRetryableApplicationError("no attempt of this trial runs at present, so none can be lost", ErrorRejected, nil)
+	}
 	return a.Record.Settle(ctx, key, record.Settlement{
 		Outcome: record.OutcomeFault, Decision: "too-late",
 		Reason: trial.Reason{Code: "declared-lost", Text: "declared lost by its user"},

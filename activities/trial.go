@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/perennial-ml/perennial/experiment"
 	"github.com/perennial-ml/perennial/platforms"
@@ -46,11 +47,11 @@ func (a *Activities) prepare(ctx context.Context, id string, config experiment.P
 	return errors.Join(a.Record.SetWorkspace(ctx, id, index, text), a.Record.SetReason(ctx, id, trial.Reason{}))
 }
 
-// Submission is what became of SubmitTrial.
-type Submission struct {
-	Settled *Settlement `json:"settled,omitempty"` // the trial has ended; nothing was started
+// Begun is where a trial is that shall have an attempt.
+type Begun struct {
+	Settled *Settlement `json:"settled,omitempty"` // the trial has ended; nothing was begun
 	// Refused: the experiment stops, or it is decided that the trial shall end.
-	// Nothing new was started; Attempt, if not 0, may still run.
+	// Nothing new was begun; Attempt, if not 0, may still run.
 	Refused bool `json:"refused,omitempty"`
 	Attempt int  `json:"attempt,omitempty"`
 	// Parameters are the trial's, for people, where they are small.
@@ -58,83 +59,154 @@ type Submission struct {
 }
 
 // Settlement is the settlement of a trial that had ended before, else zero.
-func (s Submission) Settlement() Settlement {
-	if s.Settled == nil {
+func (b Begun) Settlement() Settlement {
+	if b.Settled == nil {
 		return Settlement{}
 	}
-	return *s.Settled
+	return *b.Settled
 }
 
-// SubmitTrial sees to it that the trial's open attempt runs: its row is written
-// before the launch and its handle before the answer. It is repeated until it
-// succeeds, and never starts an attempt twice. A job that the platform calls
-// invalid fails its trial.
-func (a *Activities) SubmitTrial(ctx context.Context, id string, sequence int) (Submission, error) {
+// Begin puts the trial's next attempt on record, or finds the open one. It
+// touches no platform, so it answers also while nobody reaches that.
+func (a *Activities) Begin(ctx context.Context, id string, sequence int) (Begun, error) {
 	row, err := a.Record.Experiment(ctx, id)
 	if err != nil {
-		return Submission{}, err
+		return Begun{}, err
 	}
 	config, err := a.config(row)
 	if err != nil {
-		return Submission{}, err
+		return Begun{}, err
 	}
 	attempt, err := a.Record.BeginAttempt(ctx, id, sequence, placement(config, sequence).Name)
-	submission := Submission{Attempt: attempt.Key.Attempt}
+	begun := Begun{Attempt: attempt.Key.Attempt}
 	switch {
 	case errors.Is(err, record.ErrSettled):
 		return a.settled(ctx, id, sequence)
 	case errors.Is(err, record.ErrStopping), errors.Is(err, record.ErrDecided):
-		submission.Refused = true
-		return submission, nil
+		begun.Refused = true
+		return begun, nil
 	case err != nil:
-		return submission, err
+		return begun, err
 	}
-	submission.Parameters, err = a.parameters(ctx, id, sequence)
-	if err != nil || attempt.Handle != nil {
-		return submission, err
-	}
-	err = a.launch(ctx, row, config, attempt.Key)
-	if err != nil && platforms.CodeOf(err) == platforms.Invalid {
-		return a.refuse(ctx, attempt.Key, err)
-	}
-	return submission, temporalError(err)
+	begun.Parameters, err = a.parameters(ctx, id, sequence)
+	return begun, err
 }
 
-// OpenAttempt tells, from the record alone, which attempt of a trial that shall
-// end is open.
-func (a *Activities) OpenAttempt(ctx context.Context, id string, sequence int) (Submission, error) {
-	attempts, err := a.Record.Attempts(ctx, id, sequence)
-	if err != nil {
-		return Submission{}, err
-	}
-	submission := Submission{Refused: true}
-	if last := len(attempts) - 1; last >= 0 && attempts[last].Outcome == "" {
-		submission.Attempt = attempts[last].Key.Attempt
-	}
-	return submission, nil
-}
-
-func (a *Activities) settled(ctx context.Context, id string, sequence int) (Submission, error) {
+func (a *Activities) settled(ctx context.Context, id string, sequence int) (Begun, error) {
 	row, err := a.Record.Trial(ctx, id, sequence)
 	settlement := settlementOf(row)
-	return Submission{Settled: &settlement}, err
+	return Begun{Settled: &settlement}, err
+}
+
+// RunAttempt sees to it that an attempt runs, and waits until it is over and
+// every metric of it is on record. Its row was written before; its handle is,
+// before anybody waits. Repeated, it finds the run and never starts a second one.
+// A job that the platform calls invalid fails its trial; one that shall end is
+// not started any more.
+func (a *Activities) RunAttempt(ctx context.Context, key trial.Key) error {
+	attempt, err := a.Record.Attempt(ctx, key)
+	if err != nil {
+		return err
+	}
+	platform, err := a.platform(attempt.Platform)
+	if err != nil {
+		return err
+	}
+	err = alive(ctx, func(ctx context.Context) error {
+		over, err := a.submit(ctx, key)
+		if err == nil && !over {
+			attempt, err = platform.Poller.Watch(ctx, key)
+		}
+		return err
+	})
+	if err != nil || platforms.Phase(attempt.Phase) != platforms.Lost {
+		return err
+	}
+	return a.sweep(ctx, platform, attempt)
+}
+
+// submit has an attempt's run under way, with its handle on record, unless the
+// attempt is over: given up meanwhile, or refused by the platform, by which its
+// trial has FAILED. While there is no room it asks again by itself: a try of
+// Temporal's each time would be a burden to it.
+func (a *Activities) submit(ctx context.Context, key trial.Key) (over bool, err error) {
+	for {
+		attempt, err := a.Record.Attempt(ctx, key)
+		if err != nil || attempt.Outcome != "" || attempt.Handle != nil {
+			return attempt.Outcome != "", err
+		}
+		err = a.submitUnlessUnwanted(ctx, key)
+		switch code := platforms.CodeOf(err); {
+		case err == nil:
+			return false, nil
+		case code == platforms.Invalid:
+			return true, a.refuse(ctx, key, err)
+		case code != platforms.Exhausted:
+			return false, temporalError(err)
+		}
+		if err := rest(ctx, err); err != nil {
+			return false, err
+		}
+	}
+}
+
+// submitUnlessUnwanted makes one try. What shall end is cancelled instead: then
+// no late Submit starts it, and the platform can tell that it is over.
+func (a *Activities) submitUnlessUnwanted(ctx context.Context, key trial.Key) error {
+	ctx, cancel := context.WithTimeout(ctx, PlatformTimeout)
+	defer cancel()
+	_, unwanted, err := a.intent(ctx, key)
+	switch {
+	case err != nil:
+		return err
+	case unwanted:
+		return a.CancelTrial(ctx, key)
+	}
+	return a.launch(ctx, key)
+}
+
+const (
+	// PlatformTimeout bounds one try at a platform's short verbs: a remote host
+	// that answers at all answers within it.
+	PlatformTimeout = 2 * time.Minute
+	// roomInterval is the pause between two looks for room, where the platform
+	// does not say when to come again: a slot that is free stays idle so long.
+	roomInterval = time.Second
+)
+
+// rest waits as long as the platform that has no room asks for.
+func rest(ctx context.Context, err error) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(max(retryAfter(err), roomInterval)):
+		return nil
+	}
 }
 
 // refuse fails a trial whose job the platform would never accept.
-func (a *Activities) refuse(ctx context.Context, key trial.Key, cause error) (Submission, error) {
+func (a *Activities) refuse(ctx context.Context, key trial.Key, cause error) error {
 	row, err := a.Record.Trial(ctx, key.Experiment, key.Sequence)
 	if err != nil {
-		return Submission{}, err
+		return err
 	}
-	settlement, err := a.write(ctx, row, key, verdict{
+	_, err = a.write(ctx, row, key, verdict{
 		outcome: record.OutcomeEnded, state: trial.Failed,
 		reason: trial.Reason{Code: "refused", Text: cause.Error()},
 	})
-	return Submission{Settled: &settlement}, err
+	return err
 }
 
 // launch has the platform run an attempt and writes down its handle.
-func (a *Activities) launch(ctx context.Context, row record.Experiment, config experiment.Experiment, key trial.Key) error {
+func (a *Activities) launch(ctx context.Context, key trial.Key) error {
+	row, err := a.Record.Experiment(ctx, key.Experiment)
+	if err != nil {
+		return err
+	}
+	config, err := a.config(row)
+	if err != nil {
+		return err
+	}
 	job, err := a.job(ctx, row, config, key)
 	if err != nil {
 		return errors.Join(err, a.Record.SubmitFailed(ctx, key, trial.Reason{Code: "preparing", Text: err.Error()}))
@@ -179,7 +251,7 @@ func (a *Activities) job(ctx context.Context, row record.Experiment, config expe
 		Parameter: parameterFile(asked), Parameters: asked.Parameters,
 		Directory: directory(config, key.Experiment), EnvironmentFile: a.Environment(key.Experiment),
 		MaxDuration: config.MaxTrialTime.Duration(), Grace: place.Grace.Duration(),
-		LogLimit: place.LogLimit, GPUs: place.GPUs, Options: options,
+		LogLimit: place.LogLimit, TrialModule: trial.Module(config.TrialModule), GPUs: place.GPUs, Options: options,
 	}, nil
 }
 
@@ -211,26 +283,6 @@ func directory(config experiment.Experiment, id string) string {
 func parameterFile(row record.Trial) []byte {
 	return fmt.Appendf(nil, `{"parameter_id": %s, "parameter_source": %q, "parameters": %s, "parameter_index": 0}`,
 		row.ParameterID, row.Source, row.Parameters)
-}
-
-// WatchTrial waits until an attempt is over and every metric of it is on record.
-func (a *Activities) WatchTrial(ctx context.Context, key trial.Key) error {
-	attempt, err := a.Record.Attempt(ctx, key)
-	if err != nil {
-		return err
-	}
-	platform, err := a.platform(attempt.Platform)
-	if err != nil {
-		return err
-	}
-	err = alive(ctx, func(ctx context.Context) error {
-		attempt, err = platform.Poller.Watch(ctx, key)
-		return err
-	})
-	if err != nil || platforms.Phase(attempt.Phase) != platforms.Lost {
-		return err
-	}
-	return a.sweep(ctx, platform, attempt)
 }
 
 // sweep clears what a lost attempt may have left running: no next attempt, which

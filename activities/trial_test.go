@@ -15,39 +15,65 @@ import (
 	"github.com/perennial-ml/perennial/trial"
 )
 
-func TestSubmitIsRepeatedWithoutASecondAttempt(t *testing.T) {
+func TestAnAttemptWithoutRoomWaitsWithTheReasonAndIsSubmittedOnce(t *testing.T) {
 	f := newFixture(t)
 	f.ask(1)
-	f.platform.fault = platforms.Errorf(platforms.Exhausted, "submit", "no room")
-	_, err := f.SubmitTrial(ctx, id, 0)
-	require.ErrorContains(t, err, "no room")
-	require.Equal(t, "submit-exhausted", f.row0().Reason.Code)
+	key := f.begin(0)
+	f.platform.refuse(platforms.Errorf(platforms.Exhausted, "submit", "no room"))
+	go call[any](f, f.RunAttempt, key) // ends with its test
+	require.Eventually(t, func() bool { return f.row0().Reason.Code == "submit-exhausted" }, patience, time.Millisecond)
 	require.Equal(t, trial.Waiting, f.row0().State)
 
-	f.platform.fault = nil
-	for range 2 {
-		submission, err := f.SubmitTrial(ctx, id, 0)
-		require.NoError(t, err)
-		require.Equal(t, 1, submission.Attempt)
-	}
-	require.Equal(t, 1, f.row0().Attempts)
-	require.Equal(t, 2, f.platform.submits, "what has a handle is not submitted again")
+	f.platform.refuse(nil)
+	require.Eventually(t, func() bool { return f.handle(key) != nil }, patience, time.Millisecond)
+	submits := f.platform.submitted()
+	go call[any](f, f.RunAttempt, key)
+	require.Never(t, func() bool { return f.platform.submitted() > submits }, 50*time.Millisecond, time.Millisecond,
+		"what has a handle is not submitted again")
+	require.Equal(t, 1, f.begin(0).Attempt)
+}
+
+func TestAnAttemptWithoutRoomThatIsDecidedToEndIsNeverSubmitted(t *testing.T) {
+	f := newFixture(t)
+	f.ask(1)
+	key := f.begin(0)
+	f.platform.refuse(platforms.Errorf(platforms.Exhausted, "submit", "no room"))
+	go call[any](f, f.RunAttempt, key)
+	require.Eventually(t, func() bool { return f.platform.submitted() > 0 }, patience, time.Millisecond)
+	_, err := f.Activities.Decide(ctx, id, 0, trial.Decision{ID: "d", Cause: trial.CauseUser})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return f.handle(key) != nil }, patience, time.Millisecond)
+	require.Equal(t, []trial.Intent{{Cause: trial.CauseUser, Decision: "d"}}, f.platform.cancelled())
+}
+
+func TestAnAttemptThatIsGivenUpIsNotSubmittedAnyMore(t *testing.T) {
+	f := newFixture(t)
+	f.ask(1)
+	key := f.begin(0)
+	require.ErrorContains(t, f.DeclareLost(ctx, key), "no attempt of this trial runs")
+	require.NoError(t, f.Store.Settle(ctx, key, record.Settlement{Outcome: record.OutcomeFault}))
+	_, err := call[any](f, f.RunAttempt, key)
+	require.NoError(t, err)
+	require.Zero(t, f.platform.submitted())
 }
 
 func TestAJobThatThePlatformCallsInvalidFailsItsTrial(t *testing.T) {
 	f := newFixture(t)
 	f.ask(1)
-	f.platform.fault = platforms.Errorf(platforms.Invalid, "submit", "no such image")
+	key := f.begin(0)
+	f.platform.refuse(platforms.Errorf(platforms.Invalid, "submit", "no such image"))
 	for range 2 {
-		submission, err := f.SubmitTrial(ctx, id, 0)
+		_, err := call[any](f, f.RunAttempt, key)
 		require.NoError(t, err)
-		require.Equal(t, trial.Failed, submission.Settlement().State)
+		settlement, err := f.Activities.Settle(ctx, key)
+		require.NoError(t, err)
+		require.Equal(t, trial.Failed, settlement.State)
 	}
 	require.Equal(t, "refused", f.row0().Reason.Code)
-	require.Equal(t, 1, f.platform.submits)
+	require.Equal(t, 1, f.platform.submitted())
 }
 
-func TestNothingIsSubmittedThatShallEnd(t *testing.T) {
+func TestNothingIsBegunThatShallEnd(t *testing.T) {
 	for name, end := range map[string]func(*fixture){
 		"stop": func(f *fixture) { f.command(trial.Stop, "") },
 		"decision": func(f *fixture) {
@@ -59,10 +85,10 @@ func TestNothingIsSubmittedThatShallEnd(t *testing.T) {
 			f := newFixture(t)
 			f.ask(1)
 			end(f)
-			submission, err := f.SubmitTrial(ctx, id, 0)
+			begun, err := f.Begin(ctx, id, 0)
 			require.NoError(t, err)
-			require.Equal(t, activities.Submission{Refused: true}, submission)
-			require.Zero(t, f.platform.submits)
+			require.Equal(t, activities.Begun{Refused: true}, begun)
+			require.Zero(t, f.row0().Attempts)
 		})
 	}
 }
@@ -97,13 +123,11 @@ func TestWhatNobodyWantsToEndIsNotCancelled(t *testing.T) {
 func TestWhatALostAttemptLeftBehindIsSwept(t *testing.T) {
 	f := newFixture(t)
 	f.ask(1)
-	_, err := f.SubmitTrial(ctx, id, 0)
-	require.NoError(t, err)
-	key := trial.Key{Experiment: id, Attempt: 1}
+	key := f.begin(0)
 	f.platform.mu.Lock()
 	f.platform.reports[key] = platforms.Report{Key: key, Phase: platforms.Lost}
 	f.platform.mu.Unlock()
-	_, err = call[any](f, f.WatchTrial, key)
+	_, err := call[any](f, f.RunAttempt, key)
 	require.NoError(t, err)
 	require.Equal(t, []trial.Intent{{Cause: trial.CauseSuperseded}}, f.platform.cancels)
 }
@@ -186,7 +210,7 @@ func TestWhatWasCommittedBeforeAReplyWasLostIsTheSameAgain(t *testing.T) {
 		f.Activities = a
 		return f.round(2, 2).News, nil
 	})
-	twice(func(a *activities.Activities) (any, error) { return a.SubmitTrial(ctx, id, 0) })
+	twice(func(a *activities.Activities) (any, error) { return a.Begin(ctx, id, 0) })
 	decision := trial.Decision{ID: "d", Cause: trial.CauseUser}
 	twice(func(a *activities.Activities) (any, error) { return a.Decide(ctx, id, 1, decision) })
 	twice(func(a *activities.Activities) (any, error) { return a.Dismiss(ctx, id, 1) })

@@ -20,9 +20,6 @@ const (
 	// recordTimeout bounds one write to the record: a full disk shows within it,
 	// and is tried again for ever.
 	recordTimeout = 30 * time.Second
-	// submitTimeout bounds one try at a platform's short verbs: a remote host
-	// that answers at all answers within it.
-	submitTimeout = 2 * time.Minute
 	// prepareTimeout is for the upload of a whole code directory.
 	prepareTimeout = 30 * time.Minute
 	// longTimeout is for activities that last as long as a trial or an
@@ -46,7 +43,7 @@ func onRecord(ctx workflow.Context, summary string) workflow.Context {
 // onPlatform runs a short platform verb where the platform's workers are.
 func onPlatform(ctx workflow.Context, queue, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: queue, StartToCloseTimeout: submitTimeout, RetryPolicy: patient(), Summary: summary,
+		TaskQueue: queue, StartToCloseTimeout: activities.PlatformTimeout, RetryPolicy: patient(), Summary: summary,
 	})
 }
 

@@ -23,8 +23,8 @@ type TrialInput struct {
 	Searchable bool   `json:"searchable,omitempty"` // search attributes may be used
 }
 
-// Trial runs one trial's attempts until it is settled or interrupted: submit,
-// watch, and after a platform's fault submit again as the next attempt. It takes
+// Trial runs one trial's attempts until it is settled or interrupted: begin, run,
+// and after a platform's fault begin the next attempt. It takes
 // SignalCancel, SignalEarlyStop, UpdateEnd and Temporal's own Cancel, which all
 // ask it to end. Started again for a settled trial, it returns its state.
 func Trial(ctx workflow.Context, input TrialInput) (activities.Settlement, error) {
@@ -54,11 +54,11 @@ func Trial(ctx workflow.Context, input TrialInput) (activities.Settlement, error
 // record; the run only needs to know that it shall.
 type trialRun struct {
 	TrialInput
-	ctx     workflow.Context
-	ending  bool
-	words   int  // that the trial shall end, so far
-	lost    bool // a person declared the running attempt lost
-	watched bool // there is a running attempt
+	ctx    workflow.Context
+	ending bool
+	words  int  // that the trial shall end, so far
+	lost   bool // a person declared the running attempt lost
+	under  bool // an attempt is under way
 
 	current    int // the attempt that is driven, 0 before the first
 	parameters json.RawMessage
@@ -87,7 +87,7 @@ func (t *trialRun) listen(ctx workflow.Context) error {
 // validate refuses what this trial cannot be asked.
 func (t *trialRun) validate(ending Ending) error {
 	switch {
-	case ending.Lost && !t.watched:
+	case ending.Lost && !t.under:
 		return temporal.NewNonRetryableApplicationError("no attempt of this trial runs at present, so none can be lost", activities.ErrorRejected, nil)
 	case !ending.Lost && ending.Cause != trial.CauseUser && ending.Cause != trial.CauseEarlyStop:
 		return temporal.NewNonRetryableApplicationError(fmt.Sprintf("a trial is ended by the cause %s or %s, not %q",
@@ -127,8 +127,7 @@ func understand(input converter.RawValue, cause trial.Cause) Ending {
 // needs no decision of its own: that the experiment stops is on record.
 func (t *trialRun) end(ctx workflow.Context, ending Ending) error {
 	if ending.Lost {
-		t.lost = true
-		return nil
+		return t.declareLost(ctx)
 	}
 	if ending.Cause != trial.CauseStop && ending.Decision == "" {
 		if err := t.decide(ctx, ending); err != nil {
@@ -138,6 +137,17 @@ func (t *trialRun) end(ctx workflow.Context, ending Ending) error {
 	t.ending = true
 	t.words++
 	return nil
+}
+
+// declareLost gives up the attempt that is under way. The next one begins once
+// that is on record.
+func (t *trialRun) declareLost(ctx workflow.Context) error {
+	key := trial.Key{Experiment: t.Experiment, Sequence: t.Sequence, Attempt: t.current}
+	err := workflow.ExecuteLocalActivity(onRecord(ctx, "note that the attempt is lost"), do.DeclareLost, key).Get(ctx, nil)
+	if err == nil && t.under && t.current == key.Attempt { // not the next one, which may have begun
+		t.lost = true
+	}
+	return err
 }
 
 func (t *trialRun) decide(ctx workflow.Context, ending Ending) error {
@@ -152,57 +162,45 @@ func (t *trialRun) decide(ctx workflow.Context, ending Ending) error {
 
 // attempt brings one attempt to its end and has it judged.
 func (t *trialRun) attempt() (settlement activities.Settlement, err error) {
-	t.describe("being submitted to " + t.Platform)
-	submission, err := t.submit()
-	t.current = submission.Attempt
-	if submission.Parameters != nil {
-		t.parameters = submission.Parameters
-	}
+	begun, err := t.begin()
 	switch {
-	case err != nil || submission.Settled != nil:
-		return submission.Settlement(), err
-	case submission.Attempt == 0:
+	case err != nil || begun.Settled != nil:
+		return begun.Settlement(), err
+	case begun.Attempt == 0:
 		err = workflow.ExecuteLocalActivity(onRecord(t.ctx, "note how it ended"), do.Dismiss, t.Experiment, t.Sequence).Get(t.ctx, &settlement)
 		return settlement, err
 	}
-	t.ending = t.ending || submission.Refused
-	return t.watch(trial.Key{Experiment: t.Experiment, Sequence: t.Sequence, Attempt: submission.Attempt})
+	t.ending = t.ending || begun.Refused
+	return t.run(trial.Key{Experiment: t.Experiment, Sequence: t.Sequence, Attempt: begun.Attempt})
 }
 
-// submit starts the next attempt, or finds the open one. Somebody who wants the
-// trial to end does not wait for a platform that cannot be reached.
-func (t *trialRun) submit() (submission activities.Submission, err error) {
-	ctx, cancel := workflow.WithCancel(onPlatform(t.ctx, t.Queue, fmt.Sprintf("submit trial %d to %s", t.Sequence, t.Platform)))
-	future := workflow.ExecuteActivity(ctx, do.SubmitTrial, t.Experiment, t.Sequence)
-	if err := workflow.Await(t.ctx, func() bool { return future.IsReady() || t.ending }); err != nil {
-		return submission, err
+// begin puts the next attempt on record, or finds the open one.
+func (t *trialRun) begin() (begun activities.Begun, err error) {
+	err = workflow.ExecuteLocalActivity(onRecord(t.ctx, "begin an attempt"), do.Begin, t.Experiment, t.Sequence).Get(t.ctx, &begun)
+	t.current = begun.Attempt
+	if begun.Parameters != nil {
+		t.parameters = begun.Parameters
 	}
-	if !future.IsReady() {
-		cancel()
-	}
-	err = future.Get(t.ctx, &submission)
-	if temporal.IsCanceledError(err) {
-		err = workflow.ExecuteLocalActivity(onRecord(t.ctx, "see whether an attempt is open"), do.OpenAttempt, t.Experiment, t.Sequence).Get(t.ctx, &submission)
-	}
-	return submission, err
+	return begun, err
 }
 
-// watch waits for the end of an attempt, brings it about where it is wanted, and
-// has the attempt judged.
-func (t *trialRun) watch(key trial.Key) (settlement activities.Settlement, err error) {
-	ctx, cancel := workflow.WithCancel(forLong(t.ctx, t.Queue, fmt.Sprintf("watch attempt %d", key.Attempt)))
+// run has an attempt run to its end, which it brings about where that is wanted,
+// and has it judged.
+func (t *trialRun) run(key trial.Key) (settlement activities.Settlement, err error) {
+	summary := fmt.Sprintf("run attempt %d on %s", key.Attempt, t.Platform)
+	ctx, cancel := workflow.WithCancel(forLong(t.ctx, t.Queue, summary))
 	t.describe(fmt.Sprintf("attempt %d is with %s", key.Attempt, t.Platform))
-	watching := workflow.ExecuteActivity(ctx, do.WatchTrial, key)
-	t.watched = true
-	defer func() { t.watched, t.lost = false, false }()
-	if err := t.await(key, watching); err != nil {
+	running := workflow.ExecuteActivity(ctx, do.RunAttempt, key)
+	t.under = true
+	defer func() { t.under, t.lost = false, false }()
+	if err := t.await(key, running); err != nil {
 		return settlement, err
 	}
-	if !watching.IsReady() {
+	if t.lost {
 		cancel()
-		return settlement, workflow.ExecuteLocalActivity(onRecord(t.ctx, "note that the attempt is lost"), do.DeclareLost, key).Get(t.ctx, nil)
+		return settlement, nil
 	}
-	if err := watching.Get(t.ctx, nil); err != nil {
+	if err := running.Get(t.ctx, nil); err != nil {
 		return settlement, err
 	}
 	err = workflow.ExecuteLocalActivity(onRecord(t.ctx, "judge how it ended"), do.Settle, key).Get(t.ctx, &settlement)
@@ -212,13 +210,13 @@ func (t *trialRun) watch(key trial.Key) (settlement activities.Settlement, err e
 // await returns when an attempt is over or declared lost. Whenever somebody wants
 // the trial to end it has that done, one call at a time: an earlier word may have
 // been one that the record did not want.
-func (t *trialRun) await(key trial.Key, watching workflow.Future) error {
+func (t *trialRun) await(key trial.Key, running workflow.Future) error {
 	var ending workflow.Future
 	heeded := -1
 	due := func() bool { return t.ending && t.words != heeded && (ending == nil || ending.IsReady()) }
 	for {
-		err := workflow.Await(t.ctx, func() bool { return watching.IsReady() || t.lost || due() })
-		if err != nil || watching.IsReady() || t.lost {
+		err := workflow.Await(t.ctx, func() bool { return running.IsReady() || t.lost || due() })
+		if err != nil || running.IsReady() || t.lost {
 			return err
 		}
 		heeded = t.words

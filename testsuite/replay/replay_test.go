@@ -75,7 +75,7 @@ func TestTheKeptHistoriesTellWhatTheyAreNamedFor(t *testing.T) {
 		"early CancelTrial",
 		"killed " + enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_COMPLETED.String(),
 		"crashed orphaned",
-		"fault SubmitTrial",
+		"fault RunAttempt",
 		"small " + enumspb.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED.String(),
 	} {
 		require.True(t, seen[needed], "no kept history has %q", needed)

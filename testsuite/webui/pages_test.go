@@ -35,7 +35,7 @@ func TestThePagesOfARunningAndOfAFinishedExperimentTellItsStory(t *testing.T) {
 	w.page(browser, w.workflow(), "RUNNING", "Round • wait for news (2 under way", "trial 1 ("+w.home.Trial(w.id, 1).ID+")")
 	require.NoError(t, browser.Click("User Metadata"))
 	require.NoError(t, browser.Await("endtoend (experiment "+w.id+")", "0 of 3 done; 2 under way", "ends every running trial EARLY_STOPPED"))
-	w.page(browser, w.trial(0), "RUNNING", "submit trial 0 to local", "watch attempt 1")
+	w.page(browser, w.trial(0), "RUNNING", "run attempt 1 on local")
 	w.signal(w.workflow(), "early-stop", nil)
 	w.status("DONE")
 	require.NoError(t, w.temporal.GetWorkflow(t.Context(), w.workflow(), "").Get(t.Context(), nil))
