@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -30,7 +30,9 @@ func (e *engine) Serve(ctx context.Context, how command.Serving) error {
 	if err := known(how.Platforms); err != nil {
 		return err
 	}
-	config := host.Config{Dir: dir, Version: command.Version, Service: e.service(how)}
+	observed := &observation{home: e.home, only: how.Platforms}
+	defer observed.end()
+	config := host.Config{Dir: dir, Version: command.Version, Before: observed.begin, Service: e.service(how, observed)}
 	if e.external != nil {
 		if err := e.external.serve(&config); err != nil {
 			return err
@@ -50,32 +52,52 @@ func (e *engine) Serve(ctx context.Context, how command.Serving) error {
 	return host.Serve(ctx, config)
 }
 
+// observation is the record of a host and what observes for it, which does not
+// wait for the server.
+type observation struct {
+	home      string
+	only      []string
+	store     *record.Store
+	observers *workers.Observers
+}
+
+func (o *observation) begin(log *slog.Logger) error {
+	runner, err := binary.Install(filepath.Join(o.home, "runner"))
+	if err != nil {
+		return err
+	}
+	o.store, err = record.Open(command.RecordFile(o.home))
+	if err == nil {
+		o.observers = workers.Observe(o.store, here(runner, o.home), o.only, log)
+	}
+	return err
+}
+
+func (o *observation) end() {
+	if o.observers != nil {
+		o.observers.Stop()
+		o.store.Close()
+	}
+}
+
 // service is what runs beside the server: the workers on this state directory.
-func (e *engine) service(how command.Serving) host.Service {
+func (e *engine) service(how command.Serving, observed *observation) host.Service {
 	return func(ctx context.Context, running host.Running) error {
-		store, err := record.Open(command.RecordFile(e.home))
+		stop, err := e.work(ctx, running, observed)
 		if err != nil {
 			return err
-		}
-		stop, err := e.work(ctx, running, store, how.Platforms)
-		if err != nil {
-			return errors.Join(err, store.Close())
 		}
 		if found, err := e.Find(ctx); err == nil {
 			how.Ready(found)
 		}
 		<-ctx.Done()
 		stop()
-		return store.Close()
+		return nil
 	}
 }
 
 // work starts the workers and returns what stops them.
-func (e *engine) work(ctx context.Context, running host.Running, store *record.Store, only []string) (stop func(), err error) {
-	runner, err := binary.Install(filepath.Join(e.home, "runner"))
-	if err != nil {
-		return nil, err
-	}
+func (e *engine) work(ctx context.Context, running host.Running, observed *observation) (stop func(), err error) {
 	options := running.Client
 	options.Identity = workers.Identity(running.Dir.StateID(), running.Nonce)
 	options.Logger = log.NewStructuredLogger(running.Log)
@@ -85,7 +107,7 @@ func (e *engine) work(ctx context.Context, running host.Running, store *record.S
 		return nil, fmt.Errorf("reach Temporal: %w", err)
 	}
 	started, err := workers.Start(ctx, workers.Options{
-		Client: temporal, Namespace: options.Namespace, Record: store, Platforms: here(runner, e.home), Only: only,
+		Client: temporal, Namespace: options.Namespace, Record: observed.store, Observers: observed.observers,
 		Environment: e.environment, Secrets: e.secrets, StateID: running.Dir.StateID(), Nonce: running.Nonce, Logger: running.Log,
 		BuildID: e.buildID(), SearchAttributes: e.attributes(),
 	})

@@ -1,14 +1,12 @@
-// Package workers says which task queues exist and what is registered where. A
-// Workers is everything of one host but its Temporal server: the workers, the
-// pollers that observe what runs, and the sweeper.
+// Package workers says which task queues exist and what is registered where.
+// Observers and Workers are everything of one host but its Temporal server: the
+// pollers that observe what runs, the workers, and the sweeper.
 package workers
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +16,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/perennial-ml/perennial/activities"
-	"github.com/perennial-ml/perennial/activities/poller"
 	"github.com/perennial-ml/perennial/assessors"
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/record"
@@ -40,16 +37,13 @@ type Options struct {
 	Client      client.Client // its identity must be Identity(StateID, Nonce)
 	Namespace   string
 	Record      *record.Store
-	Platforms   []platforms.Platform
+	Observers   *Observers                     // of the same record; whoever made them stops them
 	Environment func(experiment string) string // the caller's environment file
 	// Secrets resolves references; see activities.Activities.
 	Secrets func(experiment string, options json.RawMessage) (json.RawMessage, error)
 	StateID string // of the state directory; names this host in queues
 	Nonce   string // of this process
 	Logger  *slog.Logger
-	// Only names the platforms to work for; empty means all. The others' trials
-	// wait for a worker that does.
-	Only []string
 	// BuildID names this build in the record's Worker Deployment; empty where
 	// there is none, as with an embedded server.
 	BuildID string
@@ -73,10 +67,9 @@ type Workers struct {
 	running  sync.WaitGroup
 }
 
-// Start observes what runs, waits for a Temporal that is away, fails what an
-// earlier host of this state directory left undone, and then begins to work. Stop
-// ends it. Where a copy of the record is worked on elsewhere it returns a
-// SharedError.
+// Start waits for a Temporal that is away, fails what an earlier host of this
+// state directory left undone, and then begins to work. Stop ends it. Where a
+// copy of the record is worked on elsewhere it returns a SharedError.
 func Start(starting context.Context, options Options) (*Workers, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(starting))
 	w := &Workers{options: options, queues: workflows.Queues{Record: options.Record.ID()}, cancel: cancel}
@@ -85,10 +78,6 @@ func Start(starting context.Context, options Options) (*Workers, error) {
 		Record: options.Record, Workflows: w.Workflows(), Platforms: activities.Platforms, Logger: options.Logger,
 	})
 	activities.Resumed = sweeps.Soon
-	// Observation does not wait for Temporal.
-	for _, platform := range activities.Platforms {
-		w.running.Go(func() { w.observe(ctx, platform) })
-	}
 	if err := w.begin(starting, activities); err != nil {
 		w.Stop()
 		return nil, err
@@ -137,26 +126,10 @@ func (w *Workers) Stop() {
 	w.running.Wait()
 }
 
-func (w *Workers) observe(ctx context.Context, platform activities.Platform) {
-	if err := platform.Poller.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		w.options.Logger.Error("poller ended", "platform", platform.Traits().Name, "error", err)
-	}
-}
-
 func (w *Workers) activities() *activities.Activities {
-	served := map[string]activities.Platform{}
-	for _, platform := range w.options.Platforms {
-		name := platform.Traits().Name
-		if len(w.options.Only) > 0 && !slices.Contains(w.options.Only, name) {
-			continue
-		}
-		served[name] = activities.Platform{
-			Platform: platform, Poller: poller.New(platform, w.options.Record, w.options.Logger),
-		}
-	}
 	return &activities.Activities{
-		Record: w.options.Record, Platforms: served, Tuners: tuners.New, Assessors: assessors.New,
-		Signaler: w.Workflows(), Environment: w.options.Environment, Secrets: w.options.Secrets, Queue: PlatformQueue(w.queues, w.options.Platforms, w.options.StateID), Logger: w.options.Logger,
+		Record: w.options.Record, Platforms: w.options.Observers.served, Tuners: tuners.New, Assessors: assessors.New,
+		Signaler: w.Workflows(), Environment: w.options.Environment, Secrets: w.options.Secrets, Queue: PlatformQueue(w.queues, w.options.Observers.all, w.options.StateID), Logger: w.options.Logger,
 		Searchable: w.searchable,
 	}
 }

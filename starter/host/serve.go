@@ -52,6 +52,9 @@ type Engine interface {
 type Config struct {
 	Dir     Dir
 	Version string
+	// Before, if not nil, begins what need not wait for the engine, as soon as
+	// this process is the host.
+	Before  func(log *slog.Logger) error
 	Service Service
 	// Log gets what the host and its engine say; nil drops it.
 	Log io.Writer
@@ -89,6 +92,11 @@ func (c Config) logger() *slog.Logger {
 }
 
 func (c Config) serve(ctx context.Context, lock *Lock, log *slog.Logger) error {
+	if c.Before != nil {
+		if err := c.Before(log); err != nil {
+			return err
+		}
+	}
 	engine, err := c.engine(ctx, log)
 	if err != nil {
 		return err

@@ -84,8 +84,10 @@ func (s *served) work(ctx context.Context, running host.Running, ready chan<- st
 	if err != nil {
 		return err
 	}
+	observers := workers.Observe(s.store, local, nil, running.Log)
+	defer observers.Stop()
 	started, err := workers.Start(ctx, workers.Options{
-		Client: temporal, Namespace: options.Namespace, Record: s.store, Platforms: local,
+		Client: temporal, Namespace: options.Namespace, Record: s.store, Observers: observers,
 		Environment: func(string) string { return "" },
 		StateID:     running.Dir.StateID(), Nonce: running.Nonce, Logger: running.Log,
 	})
