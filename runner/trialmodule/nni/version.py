@@ -1,0 +1,3 @@
+"""The release of nni whose trial calls these are."""
+
+__version__ = '3.0+perennial'
