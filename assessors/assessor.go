@@ -4,6 +4,7 @@ package assessors
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/perennial-ml/perennial/trial"
 )
@@ -30,3 +31,12 @@ type Spec struct {
 
 // Constructor builds an assessor, or says what is wrong with its arguments.
 type Constructor func(Spec) (Assessor, error)
+
+// read decodes what an event says happened.
+func read[T any](event trial.Event) (T, error) {
+	var data T
+	if err := json.Unmarshal(event.Data, &data); err != nil {
+		return data, fmt.Errorf("read %s event: %w", event.Kind, err)
+	}
+	return data, nil
+}

@@ -1,13 +1,8 @@
 package assessors
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
-	"strconv"
 
 	"github.com/perennial-ml/perennial/trial"
 )
@@ -37,43 +32,9 @@ type history struct {
 // default) and start_step, the first step at which trials are judged.
 func NewMedianstop(spec Spec) (Assessor, error) {
 	m := &Medianstop{running: map[int]*history{}}
-	given := map[string]json.RawMessage{}
-	if len(spec.Arguments) > 0 && json.Unmarshal(spec.Arguments, &given) != nil {
-		return nil, fmt.Errorf("classArgs of assessor Medianstop is %s: want an object", spec.Arguments)
-	}
-	var faults []error
-	for _, name := range slices.Sorted(maps.Keys(given)) {
-		faults = append(faults, m.set(name, given[name]))
-	}
-	if err := errors.Join(faults...); err != nil {
-		return nil, err
-	}
-	return m, nil
-}
-
-func (m *Medianstop) set(name string, value json.RawMessage) error {
-	want := ""
-	switch name {
-	case "optimize_mode":
-		var mode string
-		json.Unmarshal(value, &mode) // what is no string is no mode either
-		m.minimize = mode == "minimize"
-		if mode != "minimize" && mode != "maximize" {
-			want = `"maximize" or "minimize"`
-		}
-	case "start_step":
-		step, err := strconv.ParseUint(string(value), 10, 31)
-		m.startStep = int(step)
-		if err != nil {
-			want = "an integer from 0"
-		}
-	default:
-		return fmt.Errorf("assessor Medianstop has no argument %q: it takes optimize_mode, start_step", name)
-	}
-	if want != "" {
-		return fmt.Errorf("argument %s of assessor Medianstop is %s: want %s", name, value, want)
-	}
-	return nil
+	return m, checkArguments("Medianstop", spec.Arguments, map[string]check{
+		"optimize_mode": optimizeModeInto(&m.minimize), "start_step": integerInto(&m.startStep, 0),
+	})
 }
 
 // Apply judges a trial after each of its intermediates, and learns from trials
@@ -81,15 +42,15 @@ func (m *Medianstop) set(name string, value json.RawMessage) error {
 func (m *Medianstop) Apply(event trial.Event) (Verdict, error) {
 	switch event.Kind {
 	case trial.KindIntermediate:
-		var intermediate trial.Intermediate
-		if err := json.Unmarshal(event.Data, &intermediate); err != nil {
-			return Verdict{}, fmt.Errorf("read %s event: %w", event.Kind, err)
+		intermediate, err := read[trial.Intermediate](event)
+		if err != nil {
+			return Verdict{}, err
 		}
 		return m.judge(event.Sequence, intermediate.Value), nil
 	case trial.KindEnded:
-		var ended trial.Ended
-		if err := json.Unmarshal(event.Data, &ended); err != nil {
-			return Verdict{}, fmt.Errorf("read %s event: %w", event.Kind, err)
+		ended, err := read[trial.Ended](event)
+		if err != nil {
+			return Verdict{}, err
 		}
 		m.end(event.Sequence, ended.State)
 	}

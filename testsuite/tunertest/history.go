@@ -86,6 +86,14 @@ func (h *history) ask() {
 	}
 }
 
+// refill asks until so many trials are open, or there is nothing to ask for.
+func (h *history) refill(most int) {
+	for before := -1; len(h.open) < most && len(h.open) != before; {
+		before = len(h.open)
+		h.ask()
+	}
+}
+
 // askOther records an ask that the tuner would not have made now: another computer
 // or an older version did.
 func (h *history) askOther() {

@@ -45,8 +45,11 @@ func FiniteSpaces() *rapid.Generator[Finite] {
 	return rapid.Custom(func(t *rapid.T) Finite {
 		inside := finiteObject(t, 2)
 		return Finite{json.RawMessage("{" + inside.text + "}"), inside.sets}
-	})
+	}).Filter(func(f Finite) bool { return f.Sets <= mostSets })
 }
+
+// mostSets bounds the spaces, which tests use up.
+const mostSets = 500
 
 // counted is a piece of a search space and how many sets it allows.
 type counted struct {

@@ -50,6 +50,7 @@ func Run(t *testing.T, build Build, options Options) {
 	t.Run("every proposal lies in the space that holds", s.always(proposalLiesInSpace))
 	t.Run("proposing changes nothing", s.always(proposingChangesNothing))
 	t.Run("a restart at any event goes unnoticed", s.always(restartGoesUnnoticed))
+	t.Run("a long life, restarted again and again", s.longLife)
 	t.Run("trials of the user's own leave no trace", s.always(customizedLeaveNoTrace))
 	t.Run("it never waits for nothing", s.always(neverWaitsForNothing))
 	t.Run("an event it cannot read changes nothing", s.always(unreadableChangesNothing))
@@ -91,6 +92,27 @@ func proposingChangesNothing(h *history) {
 
 func restartGoesUnnoticed(h *history) {
 	require.Equal(h.t, h.propose(h.live), h.propose(h.rebuilt(everything)))
+}
+
+// longLife goes on until algorithms that learn have learned: trials mostly succeed,
+// some are always open, and results come in any order.
+func (s suite) longLife(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		if rapid.IntRange(0, 24).Draw(t, "rarely, for it takes long") > 0 {
+			return
+		}
+		h := newHistory(t, s)
+		for range 70 {
+			h.refill(4)
+			proposalLiesInSpace(h)
+			if rapid.IntRange(0, 5).Draw(t, "restart") == 0 {
+				restartGoesUnnoticed(h)
+				h.live = h.rebuilt(everything)
+			}
+			h.end()
+		}
+		restartGoesUnnoticed(h)
+	})
 }
 
 func customizedLeaveNoTrace(h *history) {
@@ -145,7 +167,7 @@ func (s suite) finiteSpace(t *testing.T) {
 			proposal := h.propose(h.live)
 			require.Equal(t, tuners.Try, proposal.Answer, "%d of %d sets were tried", len(tried), finite.Sets)
 			require.NoError(t, s.options.Admits(finite.Space, proposal.Parameters))
-			require.NotContains(t, tried, spelling(proposal.Parameters))
+			require.False(t, tried[spelling(proposal.Parameters)], "%s was tried", proposal.Parameters)
 			tried[spelling(proposal.Parameters)] = true
 			h.ask()
 			if len(tried) == finite.Sets/2 {
