@@ -90,12 +90,8 @@ func (p Process) Rebooted() bool {
 
 // visible tells whether the pids in the record mean anything to this process.
 func (p Process) visible() bool {
-	boot, err := bootID()
-	if err != nil || boot != p.BootID {
-		return false
-	}
-	namespace, err := pidNamespace()
-	return err == nil && namespace == p.PIDNamespace
+	here, err := p.here()
+	return err == nil && here
 }
 
 func machineID() string {

@@ -37,6 +37,7 @@ const (
 	JournalFile = "journal"      // the metrics, see package metrics
 	ReserveFile = "reserve"      // disk blocks for the exit record, while the run lives
 	RunnerLog   = "runner.log"   // what the runner says for people
+	ContactFile = "contact"      // touched by whoever asks about the run, see Contact
 	Stdout      = "stdout"       // of the command
 	Stderr      = "stderr"       // of the command
 	TrialLog    = "trial.log"    // NNI's SDK redirects Python's output here

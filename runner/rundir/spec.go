@@ -1,9 +1,11 @@
 package rundir
 
 import (
+	"maps"
 	"os"
 	"time"
 
+	"github.com/perennial-ml/perennial/gpu"
 	"github.com/perennial-ml/perennial/trial"
 )
 
@@ -20,19 +22,29 @@ type Spec struct {
 	// EnvironmentFile is an Environment to restore below Variables; empty: the
 	// command gets the runner's own environment.
 	EnvironmentFile string        `json:"environmentFile,omitempty"`
+	PathPrefix      string        `json:"pathPrefix,omitempty"`  // put in front of the command's PATH
 	MaxDuration     time.Duration `json:"maxDuration,omitempty"` // running time, 0: unlimited
-	Grace           time.Duration `json:"grace"`                 // between TERM and KILL
-	LogLimit        int64         `json:"logLimit,omitempty"`    // bytes kept of each of stdout and stderr, 0: unlimited
-	GPUs            *int          `json:"gpus,omitempty"`        // unset is not 0
+	// LostAfter ends the attempt when nobody touched its ContactFile for that
+	// long; 0: never.
+	LostAfter time.Duration `json:"lostAfter,omitempty"`
+	Grace     time.Duration `json:"grace"`              // between TERM and KILL
+	LogLimit  int64         `json:"logLimit,omitempty"` // bytes kept of each of stdout and stderr, 0: unlimited
+	GPUs      *int          `json:"gpus,omitempty"`     // unset is not 0
+	Lease     *GPULease     `json:"lease,omitempty"`    // set where GPUs is above 0
+	// TrialModule says when the trial imports our nni; empty: trial.ModuleAuto.
+	TrialModule trial.Module `json:"trialModule,omitempty"`
 }
 
 // Variables returns what the command finds in its environment on top of the
-// caller's: the contract of trial.Environment, and no visible GPU where 0 were
-// asked for. Where GPUs is unset CUDA_VISIBLE_DEVICES is not touched.
+// caller's: the contract of trial.Environment, and the GPUs it was given, none
+// where 0 were asked for. Where GPUs is unset CUDA_VISIBLE_DEVICES is not touched.
 func (s Spec) Variables() map[string]string {
 	variables := trial.Environment(s.Key, s.NNIPlatform, s.Directories)
 	if s.GPUs != nil && *s.GPUs == 0 {
 		variables["CUDA_VISIBLE_DEVICES"] = "-1"
+	}
+	if s.Lease != nil {
+		maps.Copy(variables, gpu.Variables(s.Lease.Slots))
 	}
 	return variables
 }

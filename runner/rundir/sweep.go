@@ -27,11 +27,13 @@ const sweepInterval = 10 * time.Millisecond
 // recorded runner and their ancestors are spared. A pid is used only together with
 // its start time. The error names what is still alive when ctx ends.
 func (r Run) Sweep(ctx context.Context, key trial.Key) error {
+	var left []Identity
 	for {
-		left, err := r.Processes(key)
+		found, err := r.Processes(key)
 		if err != nil {
 			return err
 		}
+		left = append(found, stillDying(left, found)...)
 		if len(left) == 0 {
 			return nil
 		}
@@ -46,13 +48,22 @@ func (r Run) Sweep(ctx context.Context, key trial.Key) error {
 	}
 }
 
+// stillDying returns those of an earlier look that live and are not found any more,
+// since their parents are dead already.
+func stillDying(earlier, found []Identity) []Identity {
+	return slices.DeleteFunc(earlier, func(process Identity) bool {
+		now, err := readStatus(process.PID)
+		return err != nil || now.Identity != process || now.dead() || slices.Contains(found, process)
+	})
+}
+
 // Processes returns the living processes that Sweep would kill.
 func (r Run) Processes(key trial.Key) ([]Identity, error) {
 	recorded, err := r.ReadProcess()
 	if err != nil {
 		return nil, err
 	}
-	table, err := readTable()
+	table, err := readTable(ours)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +76,7 @@ func (r Run) Processes(key trial.Key) ([]Identity, error) {
 
 // Descendants returns the living descendants of a process on this machine.
 func Descendants(pid int) ([]Identity, error) {
-	table, err := readTable()
+	table, err := readTable(ours)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +134,7 @@ func (s *search) addAncestors(to map[int]bool, pid int) {
 }
 
 func (s *search) belongs(process status) bool {
-	if slices.Contains(s.recorded.Tree, process.Identity) || process.Identity == s.recorded.Child {
+	if s.isRecorded(process) {
 		return true
 	}
 	run := taggedWith(process.PID)
@@ -131,6 +142,10 @@ func (s *search) belongs(process status) bool {
 		return len(s.tag) > 0 && bytes.Equal(run, s.tag)
 	}
 	return s.inSession(process)
+}
+
+func (s *search) isRecorded(process status) bool {
+	return slices.Contains(s.recorded.Tree, process.Identity) || process.Identity == s.recorded.Child
 }
 
 // inSession tells whether a process is in the command's session. The kernel keeps
@@ -189,9 +204,9 @@ func taggedWith(pid int) []byte {
 	return nil
 }
 
-// readTable returns every process of our user, zombies included: a zombie's
+// readTable returns every process that is meant, zombies included: a zombie's
 // children are still to be found.
-func readTable() (map[int]status, error) {
+func readTable(meant func(pid string) bool) (map[int]status, error) {
 	directory, err := os.Open("/proc")
 	if err != nil {
 		return nil, err
@@ -204,7 +219,7 @@ func readTable() (map[int]status, error) {
 	table := map[int]status{}
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
-		if err != nil || !ours(name) {
+		if err != nil || !meant(name) {
 			continue
 		}
 		// What vanished meanwhile is not there.
@@ -215,6 +230,7 @@ func readTable() (map[int]status, error) {
 	return table, nil
 }
 
+// ours are the processes of our user.
 func ours(pid string) bool {
 	var info unix.Stat_t
 	return unix.Stat("/proc/"+pid, &info) == nil && int(info.Uid) == os.Geteuid()

@@ -1,0 +1,279 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/perennial-ml/perennial/experiment"
+	"github.com/perennial-ml/perennial/gpu"
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/trial"
+	"github.com/spf13/cobra"
+)
+
+const gpusHelp = `gpus shows every GPU of this host, and of the hosts that active experiments run on:
+who has it, by the ledger that all users and experiments of a host share, and who
+else computes on it. Below stand the trials that wait for a GPU, and why.`
+
+// gpuView is what gpus prints for scripts.
+type gpuView struct {
+	Hosts   []gpu.Host   `json:"hosts"`
+	Waiting []gpuWaiting `json:"waiting"`
+}
+
+// gpuWaiting is a trial that waits for GPUs.
+type gpuWaiting struct {
+	Experiment string       `json:"experiment"`
+	Trial      string       `json:"trial"`
+	Sequence   int          `json:"sequence"`
+	GPUs       int          `json:"gpus"` // how many it asks for
+	Reason     trial.Reason `json:"reason"`
+}
+
+func (w World) gpusCommand() *cobra.Command {
+	var as *format
+	cmd := &cobra.Command{
+		Use: "gpus", Short: "Show every GPU, who has it, and which trials wait", Long: gpusHelp,
+		Example: examples("starter gpus", "starter gpus --output json | jq '.waiting[].reason.text'"), Args: atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			view, err := w.gpuView(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if err := w.print(*as, view, func() [][]string { return gpuRows(view.Hosts) }); err != nil || *as != asTable {
+				return err
+			}
+			return w.printWaiting(view.Waiting)
+		},
+	}
+	as = outputFlag(cmd)
+	return cmd
+}
+
+func (w World) gpuView(ctx context.Context) (gpuView, error) {
+	view := gpuView{Waiting: []gpuWaiting{}}
+	hosts, err := w.Engine.GPUs(ctx, local, "", nil)
+	if err != nil {
+		return view, err
+	}
+	view.Hosts = hosts
+	store, err := w.open()
+	if errors.Is(err, errNone) {
+		return view, nil
+	}
+	if err != nil {
+		return view, err
+	}
+	defer store.Close()
+	return view, reader{w, store}.gpus(ctx, &view)
+}
+
+// gpus adds what active experiments know.
+func (r reader) gpus(ctx context.Context, view *gpuView) error {
+	all, err := r.Experiments(ctx)
+	if err != nil {
+		return err
+	}
+	for _, e := range all {
+		var config experiment.Experiment
+		if !e.Status.Active() || json.Unmarshal(e.Config, &config) != nil {
+			continue
+		}
+		for _, platform := range config.Platforms {
+			view.add(r.elsewhere(ctx, e.ID, platform))
+		}
+		waiting, err := r.waitingForGPUs(ctx, e, config)
+		if err != nil {
+			return err
+		}
+		view.Waiting = append(view.Waiting, waiting...)
+	}
+	return nil
+}
+
+// elsewhere are the hosts of a platform other than this one. That a platform
+// cannot be asked is worth a line, and no reason to show nothing.
+func (r reader) elsewhere(ctx context.Context, id string, platform experiment.Platform) []gpu.Host {
+	if platform.Name == local {
+		return nil
+	}
+	hosts, err := r.Engine.GPUs(ctx, platform.Name, id, platform.Options)
+	if err != nil {
+		return []gpu.Host{{Name: platform.Name, Fault: err.Error()}}
+	}
+	return hosts
+}
+
+// add adds hosts that are not there yet.
+func (v *gpuView) add(hosts []gpu.Host) {
+	for _, host := range hosts {
+		if !slices.ContainsFunc(v.Hosts, func(h gpu.Host) bool { return h.Name == host.Name }) {
+			v.Hosts = append(v.Hosts, host)
+		}
+	}
+}
+
+// waitingForGPUs are the trials of an experiment that ask for GPUs and wait for a
+// reason of their platform's.
+func (r reader) waitingForGPUs(ctx context.Context, e record.Experiment, config experiment.Experiment) ([]gpuWaiting, error) {
+	rows, err := r.Trials(ctx, e.ID)
+	if err != nil || len(config.Platforms) == 0 {
+		return nil, err
+	}
+	var waiting []gpuWaiting
+	for _, row := range rows {
+		count := config.Platforms[row.Sequence%len(config.Platforms)].GPUs
+		if row.State == trial.Waiting && !row.Reason.Zero() && count != nil && *count > 0 {
+			waiting = append(waiting, gpuWaiting{e.ID, row.ID, row.Sequence, *count, row.Reason})
+		}
+	}
+	return waiting, nil
+}
+
+func gpuRows(hosts []gpu.Host) [][]string {
+	rows := [][]string{{"HOST", "GPU", "NAME", "MEMORY", "USE", "WHO"}}
+	for _, host := range hosts {
+		rows = append(rows, hostRows(host)...)
+	}
+	return rows
+}
+
+// printWaiting prints a table of its own, where there is something to tell.
+func (w World) printWaiting(waiting []gpuWaiting) error {
+	if len(waiting) == 0 {
+		return nil
+	}
+	rows := [][]string{{"EXPERIMENT", "TRIAL", "ID", "GPUS", "WHY IT WAITS"}}
+	for _, trial := range waiting {
+		rows = append(rows, []string{trial.Experiment, fmt.Sprint(trial.Sequence), trial.Trial, fmt.Sprint(trial.GPUs), trial.Reason.Text})
+	}
+	fmt.Fprintln(w.Out)
+	return w.printRows(rows)
+}
+
+func hostRows(host gpu.Host) [][]string {
+	if host.Fault != "" {
+		return [][]string{{host.Name, "-", "-", "-", "-", host.Fault}}
+	}
+	if len(host.Inventory.GPUs) == 0 {
+		return [][]string{{host.Name, "-", "-", "-", "-", "no GPU: " + host.Inventory.None}}
+	}
+	var rows [][]string
+	for _, g := range host.Inventory.GPUs {
+		rows = append(rows, []string{host.Name, fmt.Sprint(g.Index), g.Name, memory(g), utilisation(g), who(g, host)})
+	}
+	return rows
+}
+
+// memory is such as "1.2 of 40.0 GiB".
+func memory(g gpu.GPU) string {
+	if g.Memory == nil {
+		return "-"
+	}
+	total := fmt.Sprintf("%.1f GiB", gibibytes(*g.Memory))
+	if g.Used == nil {
+		return total
+	}
+	return fmt.Sprintf("%.1f of %s", gibibytes(*g.Used), total)
+}
+
+func gibibytes(bytes uint64) float64 { return float64(bytes) / (1 << 30) }
+
+func utilisation(g gpu.GPU) string {
+	if g.Utilisation == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%d %%", *g.Utilisation)
+}
+
+// who has a GPU, and who else computes on it.
+func who(g gpu.GPU, host gpu.Host) string {
+	switch {
+	case g.Failed != "":
+		return "does not work: " + g.Failed
+	case g.Divided:
+		return "divided by MIG"
+	}
+	var words []string
+	for _, lease := range gpu.On(g.UUID, host.Leases) {
+		words = append(words, lease.Holder())
+	}
+	for _, process := range g.Processes {
+		if process.Trial == "" {
+			words = append(words, process.String())
+		}
+	}
+	if g.Unknown != "" {
+		words = append(words, "its processes cannot be seen: "+g.Unknown)
+	}
+	if len(words) == 0 {
+		return "free"
+	}
+	return strings.Join(words, "; ")
+}
+
+// checkGPUs refuses an experiment that asks for GPUs which no host of it will ever
+// have.
+func (w World) checkGPUs(ctx context.Context, config experiment.Experiment) error {
+	for _, platform := range config.Platforms {
+		if platform.GPUs == nil || *platform.GPUs == 0 {
+			continue
+		}
+		hosts, err := w.Engine.GPUs(ctx, platform.Name, "", platform.Options)
+		if err == nil {
+			err = fitsSomewhere(*platform.GPUs, hosts)
+		}
+		if err != nil {
+			return badInput("starter gpus shows what there is; nothing was started", "trialGpuNumber of platform %s: %w", platform.Name, err)
+		}
+	}
+	return nil
+}
+
+// fitsSomewhere is nil where a host could run such a trial, or might, since it
+// cannot be asked at present.
+func fitsSomewhere(count int, hosts []gpu.Host) error {
+	var faults []error
+	for _, host := range hosts {
+		var err error
+		if host.Fault == "" {
+			err = gpu.Request{Count: count, Indices: host.Indices}.Fits(host.Inventory)
+		}
+		if err == nil {
+			return nil
+		}
+		faults = append(faults, fmt.Errorf("%s: %w", host.Name, err))
+	}
+	return errors.Join(faults...)
+}
+
+// gpuHealth tells what GPUs trials of this machine may be given.
+func (w World) gpuHealth(ctx context.Context) []finding {
+	hosts, err := w.Engine.GPUs(ctx, local, "", nil)
+	if err != nil {
+		return []finding{{"GPUs", worth, err.Error(), ""}}
+	}
+	var findings []finding
+	for _, host := range hosts {
+		switch {
+		case host.Fault != "":
+			findings = append(findings, finding{"GPUs", worth, host.Fault, "trials that ask for GPUs wait until nvidia-smi works"})
+		case len(host.Inventory.GPUs) == 0:
+			findings = append(findings, finding{"GPUs", fine, "none: " + host.Inventory.None, ""})
+		default:
+			findings = append(findings, finding{"GPUs", fine, host.Inventory.String() + ", by " + host.Inventory.Source, ""})
+		}
+	}
+	if why := gpu.Shared().Secluded(); why != "" && hasGPUs(hosts) {
+		findings = append(findings, finding{"GPU ledger", worth, why, "mount one directory of the host there, in every container that uses GPUs"})
+	}
+	return findings
+}
+
+func hasGPUs(hosts []gpu.Host) bool {
+	return slices.ContainsFunc(hosts, func(h gpu.Host) bool { return len(h.Inventory.GPUs) > 0 })
+}
