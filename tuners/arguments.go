@@ -24,9 +24,11 @@ func checkArguments(tuner string, arguments json.RawMessage, checks map[string]c
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		check, ok := checks[name]
 		if !ok {
-			faults = append(faults, fmt.Errorf("tuner %s has no argument %q: %s", tuner, name, allowed(checks)))
+			text := fmt.Sprintf("tuner %s has no argument %q: %s", tuner, name, allowed(checks))
+			faults = append(faults, &argumentError{text: text, takes: slices.Sorted(maps.Keys(checks))})
 		} else if err := check(given[name]); err != nil {
-			faults = append(faults, fmt.Errorf("argument %s of tuner %s is %s: %w", name, tuner, given[name], err))
+			text := fmt.Sprintf("argument %s of tuner %s is %s: %v", name, tuner, given[name], err)
+			faults = append(faults, &argumentError{text: text, want: strings.TrimPrefix(err.Error(), "want ")})
 		}
 	}
 	return errors.Join(faults...)

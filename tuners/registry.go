@@ -17,6 +17,22 @@ func Native() map[string]Constructor {
 		"gridsearch": NewGridSearch,
 		"batch":      NewBatch,
 		"batchtuner": NewBatch,
+		"tpe":        NewTPE,
+		"tpe_legacy": NewTPELegacy,
+		"anneal":     NewAnneal,
+		"asha":       NewASHA,
+		"evolution":  NewEvolution,
+		"hyperband":  NewHyperband,
+		"pbt":        NewPBT,
+		"pbttuner":   NewPBT,
+
+		"regularizedevolution":      NewRegularizedEvolution,
+		"regularizedevolutiontuner": NewRegularizedEvolution,
+		"bohb":                      NewBOHB,
+		"gp":                        NewGP,
+		"gptuner":                   NewGP,
+		"cmaes":                     NewCMAES,
+		"cma-es":                    NewCMAES,
 	}
 }
 
@@ -25,11 +41,12 @@ func Native() map[string]Constructor {
 // caller's own.
 func Known() map[string]string {
 	known := map[string]string{
+		"cma-es":     "CMAES",
 		"batchtuner": "Batch", "metistuner": "Metis", "gptuner": "GP", "pbttuner": "PBT", "dngotuner": "DNGO",
 		"ppotuner": "PPO", "regularizedevolutiontuner": "RegularizedEvolution",
 	}
 	for _, name := range []string{"Random", "GridSearch", "TPE", "TPE_legacy", "Anneal", "Evolution", "Batch",
-		"SMAC", "Metis", "GP", "PBT", "DNGO", "PPO", "RegularizedEvolution", "NetworkMorphism", "Hyperband", "BOHB"} {
+		"SMAC", "Metis", "GP", "PBT", "DNGO", "PPO", "RegularizedEvolution", "NetworkMorphism", "Hyperband", "BOHB", "ASHA", "CMAES"} {
 		known[strings.ToLower(name)] = name
 	}
 	return known

@@ -46,6 +46,9 @@ type Spec struct {
 	Arguments json.RawMessage // classArgs, an object or nil
 	Space     json.RawMessage // the search space as in the user's file
 	Seed      uint64          // used where the arguments give none
+	// Checkpoints is a directory of the experiment's own that every trial can read
+	// and write, for tuners whose trials go on from checkpoints; empty if there is none.
+	Checkpoints string
 }
 
 // Constructor builds a tuner, or says what is wrong with its arguments or space.
