@@ -48,11 +48,17 @@ type Activities struct {
 	Queue   func(platform string) string // the task queue of a platform's activities
 	Logger  *slog.Logger
 	Resumed func() // somebody said resume: what got lost is looked for at once; may be nil
+	// StateDirectory is this host's, below which trials of platform local live.
+	StateDirectory string
 	// Searchable tells whether the Temporal server knows our search attributes;
 	// nil means that it does not.
 	Searchable func(context.Context) bool
 
-	algorithms sync.Map // experiment id → *algorithm
+	// Variables are those of whoever ran an experiment, NAME=value, for algorithms
+	// that are processes.
+	Variables func(experiment string) []string
+
+	algorithms sync.Map // place → *algorithm
 	waits      sync.Map // experiment id → waits
 }
 

@@ -4,77 +4,354 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
+	"io"
 	"sync"
+	"sync/atomic"
+	"time"
 
-	"github.com/perennial-ml/perennial/assessors"
-	"github.com/perennial-ml/perennial/experiment"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/perennial-ml/perennial/tuners"
+	"github.com/perennial-ml/perennial/tuners/bridge"
 )
 
-// batch is how many events an algorithm is fed between looks at the context.
-const batch = 1000
+const (
+	// batch is how many events an algorithm is fed between looks at the context.
+	batch = 1000
+	// thinking is how long a round waits for a tuner before it looks after
+	// everything else again. The tuner goes on meanwhile.
+	thinking = 2 * time.Second
+	// idle is how long an algorithm is kept that no activity uses.
+	idle = time.Minute
+	// longestPause bounds the time between two attempts to rebuild an algorithm.
+	longestPause = 30 * time.Second
+)
 
-// algorithm is an experiment's tuner and how far in the log it has read. It is
-// only ever fed from the log, live or after a restart alike.
+// role is what an algorithm is to its experiment.
+type role string
+
+const (
+	roleTuner    role = "tuner"
+	roleAssessor role = "assessor"
+)
+
+// place names an algorithm of an experiment.
+type place struct {
+	experiment string
+	role       role
+}
+
+// algorithm is an experiment's tuner, or its assessor where that is a process, and
+// how far in the log it has read. It is only ever fed from the log, live or after a
+// restart alike, and built anew after a failure.
 type algorithm struct {
-	mu      sync.Mutex
-	tuner   tuners.Tuner
+	turn    chan struct{} // holds a value while somebody works with the tuner
+	tuner   tuners.Tuner  // nil until it is built
 	applied int64
+
+	failure  error // of the last attempt
+	failures int   // in a row
+	retry    time.Time
+
+	bell bell // rings when there may be something new of it
+	// deserted says that somebody who gave up waiting wants to hear of the end.
+	deserted atomic.Bool
+
+	mu     sync.Mutex
+	closer io.Closer // of a tuner that is a process
+	users  int
+	timer  *time.Timer
+	over   bool
+}
+
+// use returns the algorithm of a place, and what to call when it is no longer
+// needed. One that nobody uses for a while is ended, and rebuilt at its next use.
+func (a *Activities) use(at place) (*algorithm, func()) {
+	for {
+		value, _ := a.algorithms.LoadOrStore(at, &algorithm{turn: make(chan struct{}, 1)})
+		if used := value.(*algorithm); used.enter() {
+			return used, func() { used.leave(func() { a.end(at, used) }) }
+		}
+		a.algorithms.CompareAndDelete(at, value)
+	}
+}
+
+func (l *algorithm) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over {
+		return false
+	}
+	l.users++
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	return true
+}
+
+func (l *algorithm) leave(end func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.users--
+	if l.users == 0 && !l.over {
+		l.timer = time.AfterFunc(idle, func() {
+			l.mu.Lock()
+			unused := l.users == 0
+			l.mu.Unlock()
+			if unused {
+				end()
+			}
+		})
+	}
+}
+
+// end ends an algorithm for good, in whatever it is doing.
+func (a *Activities) end(at place, l *algorithm) {
+	a.algorithms.CompareAndDelete(at, l)
+	l.mu.Lock()
+	closer := l.closer
+	l.closer, l.over = nil, true
+	l.mu.Unlock()
+	if closer != nil {
+		_ = closer.Close() // a process that is ended is past errors
+	}
+	l.bell.ring()
+}
+
+// EndAlgorithms ends the processes of an experiment's algorithms, or of all
+// experiments' where id is empty.
+func EndAlgorithms(a *Activities, id string) {
+	a.algorithms.Range(func(key, value any) bool {
+		if at := key.(place); id == "" || at.experiment == id {
+			a.end(at, value.(*algorithm))
+		}
+		return true
+	})
+}
+
+// errThinking says that an algorithm is still at work.
+var errThinking = errors.New("the algorithm is still at work")
+
+// do has work done with the algorithm, one at a time. Where that takes longer than
+// the caller waits, it goes on without the caller, and the bell rings at its end.
+func (l *algorithm) do(ctx context.Context, within <-chan time.Time, work func() error) error {
+	select {
+	case l.turn <- struct{}{}:
+	case <-within:
+		l.deserted.Store(true)
+		return errThinking
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	done := make(chan error, 1)
+	go func() {
+		err := l.try(work)
+		done <- err
+		<-l.turn
+		if l.deserted.Swap(false) {
+			l.bell.ring()
+		}
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-within:
+		l.deserted.Store(true)
+		return errThinking
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// try does the work, unless the last failure was too short a time ago. After a
+// failure the algorithm is in doubt: the next attempt builds it from the log.
+func (l *algorithm) try(work func() error) error {
+	if l.failure != nil && time.Now().Before(l.retry) {
+		return l.failure
+	}
+	err := work()
+	if err == nil || errors.Is(err, record.ErrStopping) {
+		l.failure, l.failures = nil, 0
+		return err
+	}
+	l.drop()
+	l.failure, l.retry = err, time.Now().Add(pause(l.failures))
+	l.failures++
+	return err
+}
+
+// pause is how long to wait after so many failures before the last one.
+func pause(failures int) time.Duration {
+	if failures == 0 {
+		return 0
+	}
+	return min(longestPause, 250*time.Millisecond<<min(failures, 10))
+}
+
+func (l *algorithm) drop() {
+	l.mu.Lock()
+	closer := l.closer
+	l.closer = nil
+	l.mu.Unlock()
+	l.tuner, l.applied = nil, 0
+	if closer != nil {
+		_ = closer.Close()
+	}
+}
+
+// adopt takes a tuner that has just been built.
+func (l *algorithm) adopt(tuner tuners.Tuner) error {
+	l.tuner, l.applied = tuner, 0
+	process, ok := tuner.(bridge.Process)
+	if !ok {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over {
+		return errors.Join(errors.New("its experiment has ended"), process.Close())
+	}
+	closed := make(chan struct{})
+	l.closer = closing{process, closed}
+	go l.bell.forward(process.Changed(), closed)
+	return nil
+}
+
+// closing is a process whose end is told to who listens to it.
+type closing struct {
+	bridge.Process
+	closed chan struct{}
+}
+
+// Close implements io.Closer.
+func (c closing) Close() error {
+	close(c.closed)
+	return c.Process.Close()
+}
+
+// bell wakes everybody who waits for it. The zero bell is ready for use.
+type bell struct {
+	mu   sync.Mutex
+	rung chan struct{}
+}
+
+// next is closed when the bell rings next.
+func (b *bell) next() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rung == nil {
+		b.rung = make(chan struct{})
+	}
+	return b.rung
+}
+
+func (b *bell) ring() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rung != nil {
+		close(b.rung)
+		b.rung = nil
+	}
+}
+
+func (b *bell) forward(changed <-chan struct{}, closed <-chan struct{}) {
+	for {
+		select {
+		case <-changed:
+			b.ring()
+		case <-closed:
+			return
+		}
+	}
 }
 
 // propose has the tuner fill up to room slots and commits its asks. It reports
 // whether the tuner is exhausted.
 func (r *round) propose(ctx context.Context, row record.Experiment, room int) (exhausted bool, err error) {
-	value, _ := r.algorithms.LoadOrStore(row.ID, &algorithm{})
-	algorithm := value.(*algorithm)
-	algorithm.mu.Lock()
-	defer algorithm.mu.Unlock()
-	exhausted, err = r.proposeLocked(ctx, algorithm, row, room)
+	exhausted, err = r.ask(ctx, row, room)
 	switch {
 	case errors.Is(err, record.ErrStopping):
 		// A stop overtook the asks; the next look sees it.
 		return false, nil
+	case errors.Is(err, errThinking):
+		text := fmt.Sprintf("the tuner has been at work on its next proposal since %s", r.since().Format(time.TimeOnly))
+		return false, r.Record.SetReason(ctx, row.ID, trial.Reason{Code: reasonTuner, Text: text})
 	case err != nil && ctx.Err() == nil:
-		// A tuner in doubt is rebuilt from the log by the next try.
-		r.algorithms.Delete(row.ID)
 		return false, errors.Join(err, r.Record.SetReason(ctx, row.ID, trial.Reason{Code: reasonTuner, Text: err.Error()}))
 	case row.Reason.Code == reasonTuner:
 		err = r.Record.SetReason(ctx, row.ID, trial.Reason{})
 	}
+	r.began = time.Time{}
 	return exhausted, err
 }
 
+// since is when the tuner was first found at work.
+func (r *round) since() time.Time {
+	if r.began.IsZero() {
+		r.began = time.Now().Add(-thinking)
+	}
+	return r.began
+}
+
 // reasonTuner is the code of the reason for which nothing starts while a tuner
-// fails.
+// fails, or thinks.
 const reasonTuner = "tuner"
 
-func (r *round) proposeLocked(ctx context.Context, algorithm *algorithm, row record.Experiment, room int) (bool, error) {
+// ask has the tuner propose and puts that on record, one trial after the other. What
+// a slow one has proposed is handed out before it is asked for the rest.
+func (r *round) ask(ctx context.Context, row record.Experiment, room int) (exhausted bool, err error) {
+	began := time.Now()
 	for asked := 0; asked < room; asked++ {
-		if err := r.feed(ctx, algorithm, row); err != nil {
-			return false, err
-		}
-		proposal, err := algorithm.tuner.Propose(row.Asked + asked)
+		answer, err := r.answer(ctx, row, row.Asked+asked)
 		switch {
 		case err != nil:
 			return false, err
-		case proposal.Answer == tuners.Wait:
+		case answer.Answer == tuners.Wait:
 			return false, nil
-		case proposal.Answer == tuners.Exhausted:
-			return true, r.Record.SetExhausted(ctx, row.ID, algorithm.applied)
+		case answer.Answer == tuners.Exhausted:
+			return true, r.Record.SetExhausted(ctx, row.ID, answer.applied)
 		}
-		if err := r.ask(ctx, row.ID, row.Asked+asked, proposal); err != nil {
+		if err := r.commit(ctx, row.ID, row.Asked+asked, answer.Proposal); err != nil {
 			return false, err
+		}
+		if answer.process && time.Since(began) > thinking {
+			return false, nil
 		}
 	}
 	return false, nil
 }
 
-// ask puts a proposal on record. Where somebody else asked under that number
+// answer is a proposal and who made it.
+type answer struct {
+	tuners.Proposal
+	applied int64 // how much of the log the tuner knew
+	process bool  // the tuner is one
+}
+
+// answer asks the tuner for a trial.
+func (r *round) answer(ctx context.Context, row record.Experiment, n int) (answer, error) {
+	within := time.NewTimer(thinking)
+	defer within.Stop()
+	var made answer
+	lasting := context.WithoutCancel(ctx)
+	err := r.tuner.do(ctx, within.C, func() (err error) {
+		if err = r.feed(lasting, r.tuner, row.ID, r.build(row)); err != nil {
+			return err
+		}
+		_, made.process = r.tuner.tuner.(bridge.Process)
+		made.applied = r.tuner.applied
+		made.Proposal, err = r.tuner.tuner.Propose(n)
+		return err
+	})
+	if err != nil {
+		return answer{}, err // what comes later is not for this caller
+	}
+	return made, nil
+}
+
+// commit puts a proposal on record. Where somebody else asked under that number
 // first, theirs is the trial, and the log will tell the tuner so.
-func (r *round) ask(ctx context.Context, id string, sequence int, proposal tuners.Proposal) error {
+func (r *round) commit(ctx context.Context, id string, sequence int, proposal tuners.Proposal) error {
 	parameterID := proposal.ParameterID
 	if parameterID == nil {
 		parameterID = fmt.Append(nil, sequence)
@@ -85,17 +362,19 @@ func (r *round) ask(ctx context.Context, id string, sequence int, proposal tuner
 	return err
 }
 
-// feed applies to the tuner what the log holds beyond what it has seen, building
+// feed applies to an algorithm what the log holds beyond what it has seen, building
 // it first if this process has none.
-func (r *round) feed(ctx context.Context, algorithm *algorithm, row record.Experiment) error {
-	if algorithm.tuner == nil {
-		tuner, err := r.build(row)
+func (a *Activities) feed(ctx context.Context, l *algorithm, id string, build func() (tuners.Tuner, error)) error {
+	if l.tuner == nil {
+		tuner, err := build()
+		if err == nil {
+			err = l.adopt(tuner)
+		}
 		if err != nil {
 			return err
 		}
-		algorithm.tuner, algorithm.applied = tuner, 0
 	}
-	return r.follow(ctx, row.ID, &algorithm.applied, algorithm.tuner.Apply)
+	return a.follow(ctx, id, &l.applied, l.tuner.Apply)
 }
 
 // follow hands every event after the cursor to apply, and moves the cursor.
@@ -115,85 +394,4 @@ func (a *Activities) follow(ctx context.Context, id string, cursor *int64, apply
 			return nil
 		}
 	}
-}
-
-// build makes the tuner an experiment was accepted with. A later search space
-// reaches it as an event, like everything else.
-func (a *Activities) build(row record.Experiment) (tuners.Tuner, error) {
-	config, err := a.config(row)
-	if err != nil {
-		return nil, err
-	}
-	return a.Tuners(tuners.Spec{
-		Name: config.Tuner.Name, Arguments: config.Tuner.Arguments,
-		Space: config.SearchSpace, Seed: seed(row.ID),
-	})
-}
-
-// seed is the default seed of an experiment's random numbers.
-func seed(id string) uint64 {
-	hash := fnv.New64a()
-	hash.Write([]byte(id))
-	return hash.Sum64()
-}
-
-// Assess reads intermediate results in the log's order and has the assessor
-// judge them, as long as the experiment is driven. A verdict is a decision on
-// record before the trial hears of it. Two calls that overlap are harmless.
-func (a *Activities) Assess(ctx context.Context, id string) error {
-	row, err := a.Record.Experiment(ctx, id)
-	if err != nil {
-		return err
-	}
-	config, err := a.config(row)
-	if err != nil || config.Assessor == nil {
-		return err
-	}
-	assessor, err := a.Assessors(assessorSpec(config))
-	if err != nil {
-		return err
-	}
-	changed, stop := a.Record.WatchLog(id)
-	defer stop()
-	return alive(ctx, func(ctx context.Context) error { return a.assess(ctx, id, assessor, changed) })
-}
-
-func assessorSpec(config experiment.Experiment) assessors.Spec {
-	return assessors.Spec{Name: config.Assessor.Name, Arguments: config.Assessor.Arguments}
-}
-
-func (a *Activities) assess(ctx context.Context, id string, assessor assessors.Assessor, changed <-chan struct{}) error {
-	var cursor int64
-	for {
-		err := a.follow(ctx, id, &cursor, func(event trial.Event) error {
-			verdict, err := assessor.Apply(event)
-			if err != nil || !verdict.Stop {
-				return err
-			}
-			return a.earlyStop(ctx, id, event, verdict)
-		})
-		if err != nil {
-			return err
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// earlyStop records the decision to stop a trial and tells its workflow.
-func (a *Activities) earlyStop(ctx context.Context, id string, event trial.Event, verdict assessors.Verdict) error {
-	key := trial.Key{Experiment: id, Sequence: event.Sequence, Attempt: event.Attempt}
-	decision := trial.Decision{ID: fmt.Sprintf("assessor-%d", event.Number), Cause: trial.CauseEarlyStop, Reason: verdict.Reason}
-	attempt, err := a.Record.Attempt(ctx, key)
-	if err != nil || attempt.Outcome != "" {
-		return err
-	}
-	won, err := a.Record.Decide(ctx, record.Decision{Key: key, Decision: decision})
-	if err != nil || won.Outcome != "" || won.Decision.ID != decision.ID {
-		return err
-	}
-	return a.Signaler.EarlyStop(ctx, key, won.Decision)
 }

@@ -62,7 +62,7 @@ func (a *Activities) Open(ctx context.Context, id string) (Opening, error) {
 	if opening.Resumed, err = a.resumed(ctx, row); err != nil {
 		return Opening{}, err
 	}
-	opening.Name, opening.Tuner = row.Name, config.Tuner.Name
+	opening.Name, opening.Tuner = row.Name, config.Tuner.String()
 	opening.Searchable = a.Searchable != nil && a.Searchable(ctx)
 	if opening.Standing, err = a.standing(ctx, id); err != nil {
 		return Opening{}, err
@@ -153,7 +153,7 @@ func (a *Activities) check(ctx context.Context, id string, command trial.Command
 		return err
 	}
 	config, err := a.config(row)
-	if err != nil {
+	if err != nil || bridged(config.Tuner) {
 		return err
 	}
 	_, err = a.Tuners(tuners.Spec{Name: config.Tuner.Name, Arguments: config.Tuner.Arguments, Space: command.Value})
@@ -171,5 +171,9 @@ func (a *Activities) Decide(ctx context.Context, id string, sequence int, decisi
 // Finish ends an experiment's turn, unless events that it has not read followed
 // the cursor: then it changes nothing and answers false.
 func (a *Activities) Finish(ctx context.Context, id string, status record.Status, cursor int64) (bool, error) {
-	return a.Record.Finish(ctx, id, status, cursor)
+	finished, err := a.Record.Finish(ctx, id, status, cursor)
+	if finished && !status.Active() {
+		go EndAlgorithms(a, id) // a process may take its time to end
+	}
+	return finished, err
 }

@@ -80,8 +80,9 @@ func (f *fixture) activities() *activities.Activities {
 		<-done
 		f.Store.Close()
 	})
+	served := activities.Platform{Platform: f.platform, Poller: observed}
 	return &activities.Activities{
-		Record: f.Store, Platforms: map[string]activities.Platform{"scripted": {Platform: f.platform, Poller: observed}},
+		Record: f.Store, Platforms: map[string]activities.Platform{"scripted": served, "local": served}, StateDirectory: "/state",
 		Tuners: f.build, Assessors: assessors.New, Signaler: f, Logger: logger,
 		Environment: func(string) string { return "" }, Queue: func(name string) string { return name },
 	}

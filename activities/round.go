@@ -60,7 +60,9 @@ func (a *Activities) Round(ctx context.Context, request RoundRequest) (answer Ro
 	}
 	changed, stop := a.Record.Watch(request.Experiment)
 	defer stop()
-	r := &round{Activities: a, RoundRequest: request, changed: changed, counted: time.Now()}
+	tuner, leave := a.use(place{request.Experiment, roleTuner})
+	defer leave()
+	r := &round{Activities: a, RoundRequest: request, changed: changed, tuner: tuner, counted: time.Now()}
 	err = alive(ctx, func(ctx context.Context) error {
 		answer, err = r.wait(ctx)
 		return err
@@ -73,6 +75,8 @@ type round struct {
 	*Activities
 	RoundRequest
 	changed <-chan struct{}
+	tuner   *algorithm
+	began   time.Time // when the tuner began what it is still at; zero where it is not
 	counted time.Time // the experiment's clock is right up to here
 }
 
@@ -80,6 +84,7 @@ func (r *round) wait(ctx context.Context) (RoundAnswer, error) {
 	ticker := time.NewTicker(clockTick)
 	defer ticker.Stop()
 	for ticked := false; ; {
+		rung := r.tuner.bell.next()
 		answer, err := r.look(ctx)
 		concerned := ticked && answer.Standing.Concern() != r.Concern
 		if err != nil || len(answer.News) > 0 || answer.NoMore != r.NoMore || concerned {
@@ -87,6 +92,7 @@ func (r *round) wait(ctx context.Context) (RoundAnswer, error) {
 		}
 		select {
 		case <-r.changed:
+		case <-rung:
 		case <-ticker.C:
 			ticked = true
 			err = r.count(ctx)
@@ -110,8 +116,11 @@ func (r *round) look(ctx context.Context) (RoundAnswer, error) {
 		return RoundAnswer{}, err
 	}
 	noMore, err := r.fill(ctx, row, r.Room+freed(news))
-	if err != nil {
+	if err != nil && len(news) == 0 {
 		return RoundAnswer{}, err
+	}
+	if err != nil {
+		noMore = r.NoMore // a tuner that fails keeps nobody from hearing the news
 	}
 	news, err = r.Record.News(ctx, r.Experiment, r.Cursor)
 	news = news[:min(len(news), maxNews)]

@@ -229,8 +229,9 @@ func (a *Activities) ended(ctx context.Context, row record.Trial, key trial.Key,
 	if err != nil || !found {
 		return ended, err
 	}
-	if value, ok := (metrics.Record{Value: metric.Value}).Default(); ok {
-		ended.Value = &value
+	reported := metrics.Record{Value: metric.Value}
+	if value, ok := reported.Default(); ok {
+		ended.Value, ended.Metric = &value, reported.Object()
 	}
 	return ended, nil
 }

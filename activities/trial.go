@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -179,7 +180,7 @@ func rest(ctx context.Context, err error) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(max(retryAfter(err), roomInterval)):
+	case <-time.After(cmp.Or(retryAfter(err), roomInterval)):
 		return nil
 	}
 }

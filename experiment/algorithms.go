@@ -8,18 +8,20 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// NNI's algorithms by the names that 2.x and 3.0 give them; names ignore case.
+// NNI's algorithms by the names that 2.x and 3.0 give them, and ours; names ignore case.
 var (
 	tunerNames = []string{
 		"Random", "GridSearch", "TPE", "TPE_legacy", "Anneal", "Evolution", "Batch", "SMAC", "Metis", "GP", "PBT",
 		"DNGO", "PPO", "RegularizedEvolution", "Hyperband", "BOHB",
+		"ASHA", "CMAES",
 	}
-	assessorNames = []string{"Medianstop", "Curvefitting"}
+	assessorNames = []string{"Medianstop", "Curvefitting", "ASHA"}
 
-	// otherNames are 1.9's spellings.
+	// otherNames are 1.9's spellings, and another of ours.
 	otherNames = map[string]string{
 		"batchtuner": "Batch", "metistuner": "Metis", "gptuner": "GP", "pbttuner": "PBT", "dngotuner": "DNGO",
 		"ppotuner": "PPO", "regularizedevolutiontuner": "RegularizedEvolution",
+		"cma-es": "CMAES",
 	}
 )
 
@@ -46,6 +48,14 @@ type purpose struct {
 	names []string
 	built []string
 	check func(name string, arguments json.RawMessage) error
+}
+
+// kind is "tuner" or "assessor": advisors are tuners.
+func (p purpose) kind() string {
+	if p.word == "assessor" {
+		return "assessor"
+	}
+	return "tuner"
 }
 
 func (r *reader) tuner(top *values) Algorithm {
@@ -87,36 +97,87 @@ func (r *reader) algorithm(v *values, p purpose) Algorithm {
 	made := Algorithm{
 		ClassName:     get[string](v, "className"),
 		CodeDirectory: get[string](v, "codeDirectory"),
+		Command:       get[string](v, "command"),
 		Arguments:     get[json.RawMessage](v, "classArgs"),
 	}
+	var kinds []string
+	for _, kind := range []string{"name", "className", "command"} {
+		if v.has(kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	if len(kinds) > 1 {
+		r.fault(v.at(kinds[1]), "an algorithm has one of name, className and command", "remove "+kinds[0]+" or "+kinds[1])
+		return made
+	}
 	switch {
-	case v.has("name") && v.has("className"):
-		r.fault(v.at("className"), "an algorithm has either a name or a className", "remove one of them")
 	case v.has("className"):
-		r.class(v)
+		r.class(v, p, made)
+	case v.has("command"):
+		r.program(v, p, &made)
 	case v.has("name"):
-		made.Name = r.builtIn(v, p)
-		r.checkArguments(v, p, made)
+		made.Name = r.named(v, p, made)
 	default:
 		r.missingAt(v.node, "name", "a built-in "+p.word+", or className and codeDirectory for one of your own")
 	}
 	return made
 }
 
-func (r *reader) class(v *values) {
+// class finds out whether a class of the user's can run.
+func (r *reader) class(v *values, p purpose, made Algorithm) {
+	before := len(r.faults)
 	if !v.has("codeDirectory") {
 		r.missing(v, "codeDirectory")
 	}
 	if name, ok := v.entries["className"].value.(string); ok && !strings.Contains(strings.Trim(name, "."), ".") {
 		r.fault(v.at("className"), "must be module.Class", "my_tuner.MyTuner is class MyTuner of my_tuner.py")
 	}
-	if !r.build.Classes {
-		r.fault(v.at("className"), "algorithms of your own are not in this build", "")
+	if len(r.faults) == before && made.ClassName != "" && made.CodeDirectory != "" {
+		r.checkProcess(v, "className", p, made)
 	}
 }
 
-// builtIn returns the canonical name, empty where it is wrong or not in this build.
-func (r *reader) builtIn(v *values, p purpose) string {
+// program completes an algorithm that is a command.
+func (r *reader) program(v *values, p purpose, made *Algorithm) {
+	if made.CodeDirectory == "" {
+		made.CodeDirectory = r.directory
+	}
+	switch {
+	case v.entries["command"].value == nil: // a fault already
+	case strings.TrimSpace(made.Command) == "":
+		r.fault(v.at("command"), "is empty", "the command of a program, such as python3 my_tuner.py")
+	default:
+		r.checkProcess(v, "command", p, *made)
+	}
+}
+
+// checkProcess asks whether an algorithm that is not ours can run.
+func (r *reader) checkProcess(v *values, key string, p purpose, made Algorithm) {
+	if r.build.CheckAlgorithm == nil {
+		r.fault(v.at(key), "algorithms of your own are not in this build", "")
+		return
+	}
+	err := r.build.CheckAlgorithm(p.kind(), made)
+	if err == nil {
+		return
+	}
+	node := v.at(key)
+	if about, ok := err.(interface{ Argument() bool }); ok && about.Argument() {
+		node = argumentsNode(v)
+	}
+	r.fault(node, made.String()+": "+err.Error(), hintOf(err))
+}
+
+func hintOf(err error) string {
+	if hinted, ok := err.(interface{ Hint() string }); ok {
+		return hinted.Hint()
+	}
+	return ""
+}
+
+// named returns the name of an algorithm of this build, or of one that runs in a
+// process; empty where it is wrong.
+func (r *reader) named(v *values, p purpose, made Algorithm) string {
 	written, ok := v.entries["name"].value.(string)
 	if !ok {
 		return "" // a fault already
@@ -126,15 +187,37 @@ func (r *reader) builtIn(v *values, p purpose) string {
 		r.fault(node, "NetworkMorphism searches architectures, which is not supported", "")
 		return ""
 	}
-	name := canonicalName(written, p.names)
+	made.Name = canonicalName(written, p.names)
 	switch {
-	case name == "":
-		r.fault(node, "there is no "+p.word+" "+quoted(written), meantAmong(written, p.names))
-	case !slices.Contains(p.built, name):
-		r.fault(node, p.word+" "+name+" is not in this build", "this build has "+listed(p.built))
+	case made.Name == "":
+		return r.registered(v, p, made, written)
+	case slices.Contains(p.built, made.Name):
+		r.checkArguments(v, p, made)
+	case r.build.CheckAlgorithm == nil:
+		r.fault(node, p.word+" "+made.Name+" is not in this build", "this build has "+listed(p.built))
 		return ""
+	default:
+		r.checkProcess(v, "name", p, made)
 	}
-	return name
+	return made.Name
+}
+
+// registered returns a name that neither we nor NNI have built in, where NNI was
+// told of it by nnictl.
+func (r *reader) registered(v *values, p purpose, made Algorithm, written string) string {
+	made.Name = written
+	if r.build.CheckAlgorithm != nil && nearest(written, p.names) == "" {
+		err := r.build.CheckAlgorithm(p.kind(), made)
+		unknown, ok := err.(interface{ Stranger() bool })
+		if err == nil || ok && !unknown.Stranger() {
+			if err != nil {
+				r.checkProcess(v, "name", p, made)
+			}
+			return written
+		}
+	}
+	r.fault(v.at("name"), "there is no "+p.word+" "+quoted(written), meantAmong(written, p.names))
+	return ""
 }
 
 func (r *reader) checkArguments(v *values, p purpose, a Algorithm) {

@@ -20,9 +20,11 @@ func (r *reader) experiment(top *values) Experiment {
 		MaxTrialTime:        Seconds(get[int64](top, "maxTrialDuration")),
 		Directory:           get[string](top, "experimentWorkingDirectory"),
 		LogLevel:            logLevel(top),
+		TrialModule:         get[string](top, "trialModule"),
 		Tuner:               r.tuner(top),
 		Assessor:            r.assessor(top),
 		TunerGPUs:           get[[]int](top, "tunerGpuIndices"),
+		AlgorithmTimeout:    Seconds(get[int64](top, "algorithmTimeout")),
 		IncludeIntermediate: get[bool](top, "includeIntermediateResults"),
 	}
 	for _, service := range top.children("trainingService") {
@@ -32,6 +34,7 @@ func (r *reader) experiment(top *values) Experiment {
 		r.checkSharedStorage(shared)
 		e.SharedStorage = r.json(shared, nil)
 	}
+	r.checkpoints(top, e)
 	e.SearchSpace = r.searchSpace(top, e.Tuner)
 	return e
 }

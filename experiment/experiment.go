@@ -4,6 +4,7 @@
 package experiment
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 )
@@ -23,9 +24,13 @@ type Experiment struct {
 	MaxTrialTime Seconds         `json:"maxTrialDuration,omitempty"`           // 0: unlimited
 	Directory    string          `json:"experimentWorkingDirectory,omitempty"` // empty: below the state directory
 	LogLevel     string          `json:"logLevel,omitempty"`
+	TrialModule  string          `json:"trialModule,omitempty"` // a trial.Module, empty for its default
 	Tuner        Algorithm       `json:"tuner"`
 	Assessor     *Algorithm      `json:"assessor,omitempty"`
 	TunerGPUs    []int           `json:"tunerGpuIndices,omitempty"`
+	// AlgorithmTimeout is how long a tuner or an assessor that is a process may take
+	// for one thing; 0: as long as usual.
+	AlgorithmTimeout Seconds `json:"algorithmTimeout,omitempty"`
 	// IncludeIntermediate feeds the last intermediate of an early-stopped trial
 	// to the tuner as its result (v1's includeIntermediateResults).
 	IncludeIntermediate bool            `json:"includeIntermediateResults,omitempty"`
@@ -39,13 +44,17 @@ type Seconds int64
 // Duration returns s as Go's duration.
 func (s Seconds) Duration() time.Duration { return time.Duration(s) * time.Second }
 
-// Algorithm is a tuner or an assessor: a name, or a class of the user's.
+// Algorithm is a tuner or an assessor: a name, a class of the user's, or a command.
 type Algorithm struct {
 	Name          string          `json:"name,omitempty"` // NNI's spelling, such as "GridSearch"
 	ClassName     string          `json:"className,omitempty"`
-	CodeDirectory string          `json:"codeDirectory,omitempty"`
-	Arguments     json.RawMessage `json:"classArgs,omitempty"` // an object, keys as written
+	CodeDirectory string          `json:"codeDirectory,omitempty"` // of the class, or where the command runs
+	Command       string          `json:"command,omitempty"`       // a program that speaks JSON lines, by a shell
+	Arguments     json.RawMessage `json:"classArgs,omitempty"`     // an object, keys as written
 }
+
+// String is what people call it.
+func (a Algorithm) String() string { return cmp.Or(a.Name, a.ClassName, a.Command) }
 
 // Platform is one training service and how trials run on it.
 type Platform struct {

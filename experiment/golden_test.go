@@ -16,8 +16,32 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // everything is a build that lacks nothing.
 func everything() Build {
 	return Build{
-		Tuners: TunerNames(), Assessors: AssessorNames(), Platforms: PlatformNames(), Classes: true, GPUs: true,
+		Tuners: TunerNames(), Assessors: AssessorNames(), Platforms: PlatformNames(), GPUs: true,
+		CheckAlgorithm: checkAlgorithm,
 	}
+}
+
+// unfit says why an algorithm cannot run in a process.
+type unfit struct {
+	message, hint       string
+	argument, isUnknown bool
+}
+
+func (u unfit) Error() string  { return u.message }
+func (u unfit) Hint() string   { return u.hint }
+func (u unfit) Argument() bool { return u.argument }
+func (u unfit) Stranger() bool { return u.isUnknown }
+
+func checkAlgorithm(kind string, a Algorithm) error {
+	switch {
+	case a.ClassName == "broken.Tuner":
+		return unfit{message: "module broken needs torch, which python3 lacks", hint: "python3 -m pip install torch"}
+	case strings.Contains(string(a.Arguments), "stepp"):
+		return unfit{message: "got an unexpected keyword argument 'stepp'", hint: "it takes step", argument: true}
+	case a.Name != "" && a.Name != "RegisteredByNnictl":
+		return unfit{message: "nni knows no " + kind + " " + a.Name, isUnknown: true}
+	}
+	return nil
 }
 
 // small is a build as small as the first one was.

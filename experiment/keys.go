@@ -30,7 +30,9 @@ var topLevel = (&section{keys: []key{
 	{name: "maxTrialNumber", kind: integerFrom(1), doc: "how many trials are made; unlimited by default"},
 	{name: "useAnnotation", kind: boolean, doc: "not supported, false only"},
 	{name: "logLevel", kind: oneOf("fatal", "error", "warning", "info", "debug", "trace"), doc: "info by default"},
+	{name: "trialModule", kind: oneOf("auto", "builtin", "off"), doc: "the nni that Python trials import: what is installed, else ours (auto, the default), always ours, or never ours"},
 	{name: "experimentWorkingDirectory", kind: path, doc: "where experiments keep their trials' files; below the state directory by default"},
+	{name: "algorithmTimeout", kind: durationFrom(1), doc: "how long a tuner or assessor in a process of its own may take to start, for one proposal or one result; then it is started anew; 10m by default"},
 	{name: "tunerGpuIndices", kind: indices, doc: "GPUs that the tuner's process sees; none by default"},
 	{name: "includeIntermediateResults", kind: boolean, doc: "give the last intermediate result of an early-stopped trial to the tuner"},
 	{name: "tuner", kind: object(algorithm), doc: "proposes parameters"},
@@ -43,7 +45,8 @@ var topLevel = (&section{keys: []key{
 var algorithm = &section{keys: []key{
 	{name: "name", kind: text, doc: "a built-in algorithm"},
 	{name: "className", kind: text, doc: "module.Class of an algorithm of your own"},
-	{name: "codeDirectory", kind: existingDirectory, doc: "where the module of className is"},
+	{name: "codeDirectory", kind: existingDirectory, doc: "where the module of className is; where command runs, the file's own directory by default"},
+	{name: "command", kind: text, doc: "a program in any language that proposes, or judges, by JSON lines"},
 	{name: "classArgs", kind: free, doc: "the algorithm's arguments"},
 }}
 

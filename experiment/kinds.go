@@ -80,15 +80,14 @@ func integerIn(least, most int64) kind {
 // oneOf accepts one of some words, whatever their case, and yields it as spelled here.
 func oneOf(names ...string) kind {
 	read := func(r *reader, n *yaml.Node) (any, error) {
-		written, err := readText(r, n)
-		if err != nil {
+		i := slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(name, n.Value) })
+		if n.Kind == yaml.ScalarNode && i >= 0 {
+			return names[i], nil // also "off", which is no truth value here
+		}
+		if _, err := readText(r, n); err != nil {
 			return nil, err
 		}
-		i := slices.IndexFunc(names, func(name string) bool { return strings.EqualFold(name, written.(string)) })
-		if i < 0 {
-			return nil, complaint{"", meant(n.Value, names)}
-		}
-		return names[i], nil
+		return nil, complaint{"", meant(n.Value, names)}
 	}
 	return kind{"one of " + strings.Join(names, ", "), read, schemaOf("enum", names)}
 }

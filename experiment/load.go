@@ -18,7 +18,6 @@ type Build struct {
 	Tuners    []string // as TunerNames spells them
 	Assessors []string // as AssessorNames spells them
 	Platforms []string // as PlatformNames spells them
-	Classes   bool     // algorithms of the user's own, by className
 	GPUs      bool     // trialGpuNumber above 0
 
 	// LookupEnv finds the variables that ${env:NAME} refers to. Nil leaves them
@@ -31,6 +30,12 @@ type Build struct {
 	CheckTuner func(name string, arguments, space json.RawMessage) error
 	// CheckAssessor tells whether an assessor takes these arguments.
 	CheckAssessor func(name string, arguments json.RawMessage) error
+	// CheckAlgorithm tells whether a class of the user's, or an algorithm that has a
+	// name and is none of Tuners or Assessors, can run in a process of its own. kind
+	// is "tuner" or "assessor". An error may have a method Hint, with what would be
+	// right, Argument, which tells whether it is about the arguments, and Stranger,
+	// whether there is no algorithm of that name. Nil: none can run.
+	CheckAlgorithm func(kind string, a Algorithm) error
 	// CheckPlatform tells whether a platform takes the rest of its section.
 	CheckPlatform func(name string, options json.RawMessage) error
 }

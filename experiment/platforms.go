@@ -43,22 +43,26 @@ var localOptions = (&section{keys: gpuSharing}).with(
 )
 
 var remoteOptions = &section{keys: []key{
-	reuse(false), // as in NNI 3.0; 2.x had true
+	// As in NNI 3.0; 2.x had true. Connections and runners are reused anyway.
+	{name: "reuseMode", kind: boolean, fallback: false, doc: "trials of a machine share one copy of the code; else each has its own"},
 	{name: "machineList", kind: listOf(object(machine)), required: true, doc: "the machines, each by SSH"},
+	{name: "sshConfigFile", kind: existingFile, doc: "the ssh configuration to use instead of ~/.ssh/config"},
+	{name: "hostLostAfter", kind: durationFrom(60), doc: "give up a machine's trials when nothing was heard of it for that long, and start them again elsewhere; never by default"},
 }}
 
 var machine = &section{keys: []key{
-	{name: "host", kind: text, required: true, doc: "name or address"},
-	{name: "port", kind: integerIn(1, 65535), fallback: int64(22), doc: "of SSH"},
-	{name: "user", kind: text, required: true, doc: "who logs in"},
-	{name: "password", kind: text, doc: "instead of a key"},
-	{name: "sshKeyFile", kind: path, doc: "the private key; ~/.ssh/id_rsa by default"},
+	{name: "host", kind: text, required: true, doc: "name or address, or a Host of ~/.ssh/config"},
+	{name: "port", kind: integerIn(1, 65535), doc: "of SSH; what ~/.ssh/config says by default, else 22"},
+	{name: "user", kind: text, doc: "who logs in; what ~/.ssh/config says by default, else you"},
+	{name: "password", kind: text, doc: "instead of a key; better ${env:NAME} or ${file:PATH} than here"},
+	{name: "sshKeyFile", kind: path, doc: "the private key; the ssh agent's and those of ~/.ssh by default"},
 	{name: "sshPassphrase", kind: text, doc: "of the private key"},
 	{name: "useActiveGpu", kind: boolean, fallback: false, doc: "use GPUs on which others' processes run"},
 	{name: "maxTrialNumberPerGpu", kind: integerFrom(1), fallback: int64(1), doc: "trials that share a GPU"},
 	{name: "gpuIndices", kind: indices, doc: "the GPUs to use; all by default"},
 	{name: "pythonPath", kind: text, doc: "a directory on the machine, put in front of PATH"},
 	{name: "preCommand", kind: text, doc: "run before the trial's command, joined by &&"},
+	{name: "directory", kind: text, doc: "where everything of ours is on the machine; ~/.perennial by default"},
 }}
 
 var openpaiOptions = &section{keys: []key{

@@ -27,6 +27,14 @@ func checkLocal(r *reader, v *values) {
 		r.missingAt(v.node, "useActiveGpu", "trialGpuNumber is above 0: say whether GPUs on which others' processes run may be used")
 	}
 	r.sharing(v, v)
+	r.enoughIndices(v)
+}
+
+// enoughIndices finds a trial that asks for more GPUs than it may use.
+func (r *reader) enoughIndices(v *values) {
+	if listed := len(get[[]int](v, "gpuIndices")); listed > 0 && gpus(v) > int64(listed) {
+		r.fault(v.at("gpuIndices"), fmt.Sprintf("names %d GPUs, and a trial asks for %d", listed, gpus(v)), "name more, or lower trialGpuNumber")
+	}
 }
 
 // sharing finds a GPU shared by trials that use none. v1 knew no such rule.
@@ -53,21 +61,15 @@ func checkRemote(r *reader, v *values) {
 	}
 }
 
-// keyFile finds out whether a machine can be logged in to at all.
+// keyFile finds out whether a key that is named is there. Where none is, ssh's own
+// are tried, and its agent's.
 func (r *reader) keyFile(m *values) {
-	if m.has("password") {
+	file := get[string](m, "sshKeyFile")
+	if file == "" || m.has("password") {
 		return
 	}
-	if !m.has("sshKeyFile") {
-		file, err := r.resolve("~/.ssh/id_rsa")
-		if err != nil {
-			return
-		}
-		m.entries["sshKeyFile"] = entry{value: file}
-	}
-	file := get[string](m, "sshKeyFile")
-	if info, err := os.Stat(file); file != "" && (err != nil || info.IsDir()) {
-		r.fault(m.at("sshKeyFile"), "there is neither a password nor a key file", "it was looked for at "+file)
+	if info, err := os.Stat(file); err != nil || info.IsDir() {
+		r.fault(m.at("sshKeyFile"), "there is no such key file", "it was looked for at "+file)
 	}
 }
 

@@ -38,7 +38,7 @@ func (r *reader) searchSpace(top *values, tuner Algorithm) json.RawMessage {
 		return nil
 	}
 	err := checkSpace(found.raw, tuner)
-	if err == nil && tuner.Name != "" && r.build.CheckTuner != nil {
+	if err == nil && slices.Contains(r.build.Tuners, tuner.Name) && r.build.CheckTuner != nil {
 		err = r.build.CheckTuner(tuner.Name, tuner.Arguments, found.raw)
 	}
 	if err != nil {
@@ -47,10 +47,10 @@ func (r *reader) searchSpace(top *values, tuner Algorithm) json.RawMessage {
 	return found.raw
 }
 
-// checkSpace holds a space to NNI's rules. A class of the user's own may have
-// rules of its own.
+// checkSpace holds a space to NNI's rules. A class or a program of the user's own
+// may have rules of its own.
 func checkSpace(raw json.RawMessage, tuner Algorithm) error {
-	if tuner.ClassName != "" {
+	if tuner.ClassName != "" || tuner.Command != "" {
 		return nil
 	}
 	var err error

@@ -21,6 +21,16 @@ func (r Record) Default() (float64, bool) {
 	return finite(object["default"])
 }
 
+// Object returns the value where it is an object, with null in place of NaN and
+// infinities; nil where it is anything else.
+func (r Record) Object() json.RawMessage {
+	strict := withoutNonFinite([]byte(r.Value))
+	if text := bytes.TrimSpace(strict); len(text) == 0 || text[0] != '{' || !json.Valid(text) {
+		return nil
+	}
+	return strict
+}
+
 func finite(text []byte) (float64, bool) {
 	var number *float64
 	if json.Unmarshal(text, &number) != nil || number == nil {

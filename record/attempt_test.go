@@ -142,7 +142,7 @@ func TestMetricsAreOnRecordOnceAndFedOnce(t *testing.T) {
 			fed = append(fed, string(event.Data))
 		}
 	}
-	require.Equal(t, []string{`{"step":0,"value":0.5}`, `{"step":1,"value":0.6}`, `{"step":1,"value":null}`,
+	require.Equal(t, []string{`{"step":0,"value":0.5}`, `{"step":1,"value":0.6,"metric":{"default":0.6,"loss":null}}`, `{"step":1,"value":null}`,
 		`{"step":2,"value":0.7}`}, fed)
 	require.Equal(t, 4, f.attempt(first).Metrics)
 	require.EqualValues(t, 7, f.attempt(first).LastStep)

@@ -88,11 +88,12 @@ func scanEvent(row scanner) (trial.Event, error) {
 }
 
 func intermediate(step int64, value string) trial.Intermediate {
-	number, finite := metrics.Record{Value: value}.Default()
+	metric := metrics.Record{Value: value}
+	number, finite := metric.Default()
 	if !finite {
 		return trial.Intermediate{Step: step}
 	}
-	return trial.Intermediate{Step: step, Value: &number}
+	return trial.Intermediate{Step: step, Value: &number, Metric: metric.Object()}
 }
 
 // News returns the events after the numbered one that an experiment's workflow

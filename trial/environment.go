@@ -13,6 +13,18 @@ const (
 	VarOutput = "PERENNIAL_OUTPUT_DIR"
 	// VarRun tags every process of an attempt with Key.String, for the sweep.
 	VarRun = "PERENNIAL_RUN"
+	// VarModule tells our trial module what it is to do, a Module.
+	VarModule = "PERENNIAL_TRIAL_MODULE"
+)
+
+// Module says when the module nni that a trial imports is ours.
+type Module string
+
+// The choices of trialModule. The zero Module is ModuleAuto.
+const (
+	ModuleAuto    Module = "auto"    // where the trial's Python has no nni
+	ModuleBuiltin Module = "builtin" // whatever is installed
+	ModuleOff     Module = "off"     // never: nothing is put into the environment
 )
 
 // Prefixes of the two lines of our own trial protocol, on standard output.

@@ -71,6 +71,8 @@ type Asked struct {
 type Intermediate struct {
 	Step  int64    `json:"step"`  // NNI's sequence
 	Value *float64 `json:"value"` // nil where it is no finite number
+	// Metric is the value as it was reported, where that is more than a number.
+	Metric json.RawMessage `json:"metric,omitempty"`
 }
 
 // Ended is a settled trial.
@@ -79,6 +81,8 @@ type Ended struct {
 	Value  *float64 `json:"value"` // its default metric, nil where there is none
 	Reason Reason   `json:"reason"`
 	Source string   `json:"source"` // the ask's source: a customised trial is not fed to tuners
+	// Metric is the result as it was reported, where that is more than a number.
+	Metric json.RawMessage `json:"metric,omitempty"`
 }
 
 // Interrupted is an attempt that ended because its experiment stopped.

@@ -143,9 +143,9 @@ func (p *Poller) rest(ctx context.Context, started time.Time, quiet int) {
 			p.changed.Store(true)
 			late = soon
 		case key := <-p.hints:
-			p.glance(ctx, key)
+			p.glance(ctx, p.hinted(key))
 		case key := <-p.ends:
-			p.glance(ctx, key)
+			p.glance(ctx, p.hinted(key))
 		}
 	}
 }
@@ -161,17 +161,36 @@ func (p *Poller) hint(key trial.Key) {
 	}
 }
 
-// glance looks at one attempt out of turn.
-func (p *Poller) glance(ctx context.Context, key trial.Key) {
+// glance looks at some attempts out of turn, at once: to a platform far away it is
+// the way that takes time.
+func (p *Poller) glance(ctx context.Context, keys []trial.Key) {
+	var ready []*watched
 	p.mu.Lock()
-	w, known := p.watched[key]
-	ready := known && !w.busy && w.handle != nil
-	if known && w.busy {
-		w.again = true
+	for _, key := range keys {
+		w, known := p.watched[key]
+		switch {
+		case known && w.busy:
+			w.again = true
+		case known && w.handle != nil && !slices.Contains(ready, w):
+			ready = append(ready, w)
+		}
 	}
 	p.mu.Unlock()
-	if ready {
-		p.poll(ctx, []*watched{w})
+	p.poll(ctx, ready)
+}
+
+// hinted are this attempt and all others that there is a hint about by now.
+func (p *Poller) hinted(key trial.Key) []trial.Key {
+	keys := []trial.Key{key}
+	for {
+		select {
+		case key := <-p.hints:
+			keys = append(keys, key)
+		case key := <-p.ends:
+			keys = append(keys, key)
+		default:
+			return keys
+		}
 	}
 }
 

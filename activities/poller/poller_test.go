@@ -500,3 +500,31 @@ func TestAnEndThatIsToldOfBeforeAnybodyWatchesIsSeenAtOnce(t *testing.T) {
 	b.submit(key)
 	require.True(t, b.watch(key).Drained)
 }
+
+func TestEndsThatAreToldOfTogetherTakeOneLook(t *testing.T) {
+	b := newBench(t)
+	const count = 20
+	platform := telling{b.memory, make(chan trial.Key, count)}
+	b.poll = poller.New(platform, b.store, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	b.run()
+	var keys []trial.Key
+	for range count {
+		key := b.begin()
+		b.set(key, platforms.Report{Phase: platforms.Running})
+		b.submit(key)
+		keys = append(keys, key)
+		go b.poll.Watch(t.Context(), key)
+		b.eventually(key, func(a record.Attempt) bool { return a.Phase == string(platforms.Running) })
+	}
+	before := b.polled()
+	b.mu.Lock() // a platform far away: nobody is answered meanwhile
+	for _, key := range keys {
+		b.runs[key] = platforms.Report{Key: key, Phase: platforms.Exited, Exit: &trial.Exit{}}
+		platform.ends <- key
+	}
+	b.mu.Unlock()
+	for _, key := range keys {
+		b.eventually(key, func(a record.Attempt) bool { return a.Drained })
+	}
+	require.LessOrEqual(t, b.polled()-before, count/4)
+}

@@ -1,0 +1,170 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/perennial-ml/perennial/assessors"
+	"github.com/perennial-ml/perennial/experiment"
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/tuners"
+	"github.com/perennial-ml/perennial/tuners/bridge"
+)
+
+// Assess reads intermediate results in the log's order and has the assessor
+// judge them, as long as the experiment is driven; a tuner that is a process may
+// judge as well. A verdict is a decision on record before the trial hears of it.
+// Two calls that overlap are harmless.
+func (a *Activities) Assess(ctx context.Context, id string) error {
+	row, err := a.Record.Experiment(ctx, id)
+	if err != nil {
+		return err
+	}
+	config, err := a.config(row)
+	if err != nil || config.Assessor == nil && !bridged(config.Tuner) {
+		return err
+	}
+	return alive(ctx, func(ctx context.Context) error {
+		var judges []func(context.Context) error
+		if bridged(config.Tuner) {
+			judges = append(judges, func(ctx context.Context) error { return a.overhear(ctx, place{id, roleTuner}, a.build(row)) })
+		}
+		switch {
+		case config.Assessor == nil || together(config):
+		case bridged(*config.Assessor):
+			judges = append(judges, func(ctx context.Context) error {
+				return a.overhear(ctx, place{id, roleAssessor}, a.buildAssessor(row))
+			})
+		default:
+			judges = append(judges, func(ctx context.Context) error { return a.assess(ctx, id, config) })
+		}
+		return all(ctx, judges)
+	})
+}
+
+// all has everybody work at the same time until all are through or one fails, and
+// returns the first failure.
+func all(ctx context.Context, work []func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results := make(chan error, len(work))
+	for _, do := range work {
+		go func() { results <- do(ctx) }()
+	}
+	for range work {
+		if err := <-results; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// assess has an assessor of ours judge what comes.
+func (a *Activities) assess(ctx context.Context, id string, config experiment.Experiment) error {
+	assessor, err := a.Assessors(assessors.Spec{Name: config.Assessor.Name, Arguments: config.Assessor.Arguments})
+	if err != nil {
+		return err
+	}
+	changed, stop := a.Record.WatchLog(id)
+	defer stop()
+	var cursor int64
+	for {
+		err := a.follow(ctx, id, &cursor, func(event trial.Event) error {
+			verdict, err := assessor.Apply(event)
+			if err != nil || !verdict.Stop {
+				return err
+			}
+			key := trial.Key{Experiment: id, Sequence: event.Sequence, Attempt: event.Attempt}
+			return a.earlyStop(ctx, key, event.Number, verdict.Reason)
+		})
+		if err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// overhear feeds an algorithm that is a process with what comes, and carries out
+// what it says about running trials, until its experiment has ended. One that never
+// judges is left to the rounds.
+func (a *Activities) overhear(ctx context.Context, at place, build func() (tuners.Tuner, error)) error {
+	changed, stop := a.Record.WatchLog(at.experiment)
+	defer stop()
+	for {
+		rung, judges, err := a.hear(ctx, at, build)
+		if err != nil || !judges {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-rung:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// hear is one turn of overhear. It tells whether there will be another, and by what
+// it should be woken.
+func (a *Activities) hear(ctx context.Context, at place, build func() (tuners.Tuner, error)) (rung <-chan struct{}, judges bool, err error) {
+	row, err := a.Record.Experiment(ctx, at.experiment)
+	if err != nil || !row.Status.Active() {
+		return nil, false, err
+	}
+	l, leave := a.use(at)
+	defer leave()
+	rung = l.bell.next()
+	var stops []bridge.Stop
+	lasting := context.WithoutCancel(ctx)
+	err = l.do(ctx, nil, func() error {
+		if err := a.feed(lasting, l, at.experiment, build); err != nil {
+			return err
+		}
+		process := l.tuner.(bridge.Process)
+		stops, judges = process.Stops(), process.Judges()
+		return nil
+	})
+	if err != nil {
+		a.Logger.Warn("an algorithm fails and will be rebuilt", "experiment", at.experiment, "role", at.role, "error", err)
+		return rung, false, err // what comes later is not for this call
+	}
+	for _, stop := range stops {
+		if err := a.carryOut(ctx, at.experiment, stop); err != nil {
+			return rung, false, err
+		}
+	}
+	return rung, judges, nil
+}
+
+// carryOut stops a trial for a process that wanted that.
+func (a *Activities) carryOut(ctx context.Context, id string, stop bridge.Stop) error {
+	key := trial.Key{Experiment: id, Sequence: stop.Sequence, Attempt: stop.Attempt}
+	if key.Attempt == 0 {
+		row, err := a.Record.Trial(ctx, id, stop.Sequence)
+		if err != nil || row.Attempts == 0 {
+			return err
+		}
+		key.Attempt = row.Attempts
+	}
+	return a.earlyStop(ctx, key, stop.Event, stop.Reason)
+}
+
+// earlyStop records the decision to stop a trial, for what was known at an event,
+// and tells its workflow.
+func (a *Activities) earlyStop(ctx context.Context, key trial.Key, event int64, reason trial.Reason) error {
+	decision := trial.Decision{ID: fmt.Sprintf("assessor-%d", event), Cause: trial.CauseEarlyStop, Reason: reason}
+	attempt, err := a.Record.Attempt(ctx, key)
+	if err != nil || attempt.Outcome != "" {
+		return err
+	}
+	won, err := a.Record.Decide(ctx, record.Decision{Key: key, Decision: decision})
+	if err != nil || won.Outcome != "" || won.Decision.ID != decision.ID {
+		return err
+	}
+	return a.Signaler.EarlyStop(ctx, key, won.Decision)
+}

@@ -1,0 +1,178 @@
+package activities_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/activities"
+	"github.com/perennial-ml/perennial/experiment"
+	"github.com/perennial-ml/perennial/metrics"
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// counting is a tuner in shell that proposes how many results it knows, and writes
+// its process id to a file each time that it begins.
+const counting = `echo $$ >> pids; known=0; while read -r line; do case $line in
+	*'"suggest"'*) n=${line##*:}; n=${n%\}}; echo "{\"trial\":$n,\"parameters\":{\"known\":$known}}";;
+	*'"observe"'*) known=$((known+1));;
+	*'"value":-1'*) n=${line#*\"trial\":}; n=${n%%,*}; echo "{\"trial\":$n,\"stop\":true}";;
+esac; done`
+
+// processed is an experiment whose tuner is a command.
+func processed(t *testing.T, command string) *fixture {
+	directory := t.TempDir()
+	f := newFixtureWith(t, func(e *experiment.Experiment) {
+		e.Tuner = experiment.Algorithm{Command: command, CodeDirectory: directory}
+	})
+	f.StateDirectory = directory
+	f.Variables = func(string) []string { return os.Environ() }
+	f.Cleanup(func() { activities.EndAlgorithms(f.Activities, "") })
+	return f
+}
+
+// pids are the processes of a counting tuner that began, in order.
+func (f *fixture) pids() (pids []int) {
+	content, err := os.ReadFile(filepath.Join(f.StateDirectory, "pids"))
+	require.NoError(f, err)
+	for line := range strings.Lines(string(content)) {
+		var pid int
+		require.NoError(f, json.Unmarshal([]byte(line), &pid))
+		pids = append(pids, pid)
+	}
+	return pids
+}
+
+func (f *fixture) parameters(n int) string {
+	row, err := f.Trial(ctx, id, n)
+	require.NoError(f, err)
+	return string(row.Parameters)
+}
+
+func TestATunerThatIsAProcessIsFedFromTheLogAndRebuiltWhenItDies(t *testing.T) {
+	f := processed(t, counting)
+	cursor := f.round(1, 2).Cursor
+	f.end(0)
+	cursor = f.round(cursor, 0).Cursor
+	require.Equal(t, `{"known":1}`, f.parameters(2))
+	require.NoError(t, syscall.Kill(f.pids()[0], syscall.SIGKILL))
+	f.end(1)
+	require.Eventually(t, func() bool {
+		answer, err := call[activities.RoundAnswer](f, f.Round, activities.RoundRequest{Experiment: id, Cursor: cursor, Room: 0})
+		return err == nil && len(answer.News) == 2
+	}, patience, time.Millisecond)
+	require.Equal(t, `{"known":2}`, f.parameters(3))
+	require.Len(t, f.pids(), 2)
+	require.True(t, f.row().Reason.Zero(), "%+v", f.row().Reason)
+}
+
+func TestAnExperimentWhoseTunerHangsHearsTheNewsAndSaysWhyItWaits(t *testing.T) {
+	f := processed(t, `while read -r line; do case $line in *suggest*) while [ ! -e go ]; do sleep 0.1; done; echo '{"trial":0,"parameters":{}}';; esac; done`)
+	answer := f.rounding(1, 1)
+	require.Eventually(t, func() bool { return f.row().Reason.Code == "tuner" }, patience, time.Millisecond)
+	require.Contains(t, f.row().Reason.Text, "has been at work on its next proposal since")
+	f.command(trial.SetConcurrency, "7")
+	got := <-answer
+	require.Equal(t, []trial.Kind{trial.KindCommand}, kinds(got))
+	require.Equal(t, "tuner", got.Standing.Reason.Code)
+
+	answer = f.rounding(got.Cursor, 1)
+	require.NoError(t, os.WriteFile(filepath.Join(f.StateDirectory, "go"), nil, 0o644))
+	require.Equal(t, []trial.Kind{trial.KindAsked}, kinds(<-answer), "its late answer ends the wait")
+	require.True(t, f.row().Reason.Zero())
+}
+
+func TestATunerThatFailsKeepsNobodyFromHearingTheNews(t *testing.T) {
+	f := processed(t, `echo "no such module" >&2; exit 1`)
+	_, err := call[activities.RoundAnswer](f, f.Round, activities.RoundRequest{Experiment: id, Cursor: 1, Room: 1})
+	require.ErrorContains(t, err, "it exited with code 1: no such module")
+	require.Contains(t, f.row().Reason.Text, "no such module")
+	f.command(trial.AddTrial, `{"x":1}`)
+	answer := f.round(1, 2)
+	require.Equal(t, []trial.Kind{trial.KindCommand, trial.KindAsked}, kinds(answer))
+	require.Equal(t, "tuner", answer.Standing.Reason.Code)
+}
+
+func TestATunerThatIsAProcessStopsTrialsByADecision(t *testing.T) {
+	f := processed(t, counting)
+	f.round(1, 1)
+	go call[any](f, f.Assess, id) // ends with its test
+	f.report(f.begin(0), metrics.Periodical, "1", "-1")
+	require.Eventually(t, func() bool { return len(f.signalled()) > 0 }, patience, time.Millisecond)
+	open, err := f.OpenDecisions(ctx)
+	require.NoError(t, err)
+	require.Len(t, open, 1)
+	require.Equal(t, trial.CauseEarlyStop, open[0].Decision.Cause)
+	require.Equal(t, "assessor", open[0].Decision.Reason.Code)
+	require.Contains(t, open[0].Decision.Reason.Text, "wanted it stopped after 2 intermediate results")
+	require.Len(t, f.pids(), 1, "rounds and assessment share one process")
+}
+
+func TestTheProcessOfAnExperimentThatEndedIsEnded(t *testing.T) {
+	f := processed(t, counting)
+	f.command(trial.SetMaxTrials, "1")
+	f.round(2, 1)
+	f.end(0)
+	done := make(chan error, 1)
+	go func() {
+		_, err := call[any](f, f.Assess, id)
+		done <- err
+	}()
+	pid := f.pids()[0]
+	finished, err := f.Activities.Finish(ctx, id, record.Done, f.row().LastEvent)
+	require.NoError(t, err)
+	require.True(t, finished)
+	require.Eventually(t, func() bool { return syscall.Kill(pid, 0) != nil }, patience, time.Millisecond)
+	require.NoError(t, <-done, "there is nothing left to judge")
+	require.Len(t, f.pids(), 1, "and it is not built again")
+}
+
+func TestATunerThatIsAProcessIsToldAllThatATrialReported(t *testing.T) {
+	f := processed(t, `while read -r line; do echo "$line" >> heard; case $line in *'"trial":0}') echo '{"trial":0,"parameters":{}}';; *suggest*) echo '{"trial":1,"wait":true}';; esac; done`)
+	cursor := f.round(1, 1).Cursor
+	key := f.begin(0)
+	f.report(key, metrics.Periodical, `{"default": 0.5, "loss": NaN}`)
+	require.NoError(t, f.Collect(ctx, key, []metrics.Record{{Number: 2, Kind: metrics.Final, Value: `{"default": 0.25, "f1": 1.0}`}}, "2"))
+	f.end(0)
+	f.round(cursor, 1)
+	heard, err := os.ReadFile(filepath.Join(f.StateDirectory, "heard"))
+	require.NoError(t, err)
+	require.Contains(t, string(heard), `{"op":"intermediate","trial":0,"sequence":0,"value":0.5,"metric":{"default":0.5,"loss":null}}`)
+	require.Contains(t, string(heard), `{"op":"observe","trial":0,"status":"succeeded","value":0.25,"metric":{"default":0.25,"f1":1.0}}`)
+}
+
+func TestAnAssessorThatIsAProcessJudgesTheTrialsOfOurTuner(t *testing.T) {
+	directory := t.TempDir()
+	f := newFixtureWith(t, func(e *experiment.Experiment) {
+		e.Assessor = &experiment.Algorithm{Command: counting, CodeDirectory: directory}
+	})
+	f.StateDirectory = directory
+	f.Variables = func(string) []string { return os.Environ() }
+	f.Cleanup(func() { activities.EndAlgorithms(f.Activities, "") })
+	f.round(1, 2)
+	require.Contains(t, f.parameters(0), `"x"`)
+	go call[any](f, f.Assess, id) // ends with its test
+	f.report(f.begin(0), metrics.Periodical, "1", "2")
+	f.report(f.begin(1), metrics.Periodical, "1")
+	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(directory, "pids")); return err == nil }, patience, time.Millisecond)
+	require.NoError(t, syscall.Kill(f.pids()[0], syscall.SIGKILL))
+	require.NoError(t, f.Collect(ctx, trial.Key{Experiment: id, Sequence: 1, Attempt: 1}, []metrics.Record{{Number: 2, Kind: metrics.Periodical, Step: 1, Value: "-1"}}, "2"))
+	require.Eventually(t, func() bool {
+		if len(f.signalled()) == 0 {
+			go call[any](f, f.Assess, id) // as Temporal would
+			time.Sleep(50 * time.Millisecond)
+		}
+		return len(f.signalled()) > 0
+	}, patience, time.Millisecond)
+	open, err := f.OpenDecisions(ctx)
+	require.NoError(t, err)
+	require.Len(t, open, 1)
+	require.Equal(t, 1, open[0].Key.Sequence)
+}

@@ -1,0 +1,104 @@
+package command
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/perennial-ml/perennial/assessors"
+	"github.com/perennial-ml/perennial/tuners"
+	"github.com/perennial-ml/perennial/tuners/bridge"
+)
+
+const tunerHelp = `tuner lists the tuners and assessors that are built in, with their arguments.
+
+With a name it is that algorithm, for programs in any language: it reads JSON lines
+from standard input and answers them on standard output, until its input ends. No
+experiment is involved and nothing is kept. The lines are those that starter speaks
+to tuners of your own; docs/tuner-own.md has them all:
+
+  {"op":"open","searchSpace":{"x":{"_type":"uniform","_value":[0,1]}},"mode":"minimize","seed":1}
+  {"op":"suggest","trial":0}
+  {"op":"observe","trial":0,"status":"succeeded","value":0.31}`
+
+func (w World) tunerCommand() *cobra.Command {
+	var as *format
+	cmd := &cobra.Command{
+		Use: "tuner [NAME]", Short: "List the built-in algorithms, or be one for another program", Long: tunerHelp,
+		Example: examples("starter tuner", "starter tuner TPE < questions.jsonl"), Args: atMost(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return w.print(*as, builtIn(), func() [][]string { return algorithmRows(builtIn()) })
+			}
+			return w.serveAlgorithm(args[0])
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return algorithmNames(), cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+	as = outputFlag(cmd)
+	return cmd
+}
+
+// algorithmView is a built-in algorithm as scripts read it.
+type algorithmView struct {
+	Name      string         `json:"name"`
+	Kind      string         `json:"kind"` // tuner or assessor
+	Arguments []argumentView `json:"arguments"`
+}
+
+type argumentView struct {
+	Name  string `json:"name"`
+	Takes string `json:"takes"`
+}
+
+func builtIn() []algorithmView {
+	var list []algorithmView
+	for _, name := range tuners.Names() {
+		view := algorithmView{name, "tuner", []argumentView{}}
+		for _, argument := range tuners.Describe(name) {
+			view.Arguments = append(view.Arguments, argumentView(argument))
+		}
+		list = append(list, view)
+	}
+	for _, name := range assessors.Names() {
+		view := algorithmView{name, "assessor", []argumentView{}}
+		for _, argument := range assessors.Describe(name) {
+			view.Arguments = append(view.Arguments, argumentView(argument))
+		}
+		list = append(list, view)
+	}
+	return list
+}
+
+func algorithmRows(list []algorithmView) [][]string {
+	rows := [][]string{{"NAME", "KIND", "ARGUMENT", "TAKES"}}
+	for _, algorithm := range list {
+		name, kind := algorithm.Name, algorithm.Kind
+		for _, argument := range algorithm.Arguments {
+			rows = append(rows, []string{name, kind, argument.Name, argument.Takes})
+			name, kind = "", ""
+		}
+		if len(algorithm.Arguments) == 0 {
+			rows = append(rows, []string{name, kind, "", ""})
+		}
+	}
+	return rows
+}
+
+func algorithmNames() []string {
+	names := append(tuners.Names(), assessors.Names()...)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (w World) serveAlgorithm(name string) error {
+	if tuners.Native()[strings.ToLower(name)] == nil && assessors.Native()[strings.ToLower(name)] == nil {
+		return badInput("starter tuner lists them all", "there is no built-in algorithm %q: choose one of %s", name, strings.Join(algorithmNames(), ", "))
+	}
+	if err := bridge.Serve(w.In, w.Out, name); err != nil {
+		return badInput("docs/tuner-own.md has the protocol", "standard input, %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,157 @@
+package bridge
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// logFile is where a process's own words go, below Home.Log; NNI writes there too.
+const logFile = "dispatcher.log"
+
+// tag is the variable that marks every process of an algorithm, for the sweep. Its
+// value names the experiment's log directory and the role.
+const tag = "PERENNIAL_ALGORITHM"
+
+// child is a process in a group of its own that dies with this one.
+type child struct {
+	command *exec.Cmd
+	log     *os.File
+	before  int64 // how much the log held when it started
+	exited  chan struct{}
+	err     error // of Wait, once exited
+}
+
+// start runs a command whose standard error goes to the log. What an earlier
+// process of the same tag left behind is ended first.
+func (s Spec) start(command *exec.Cmd) (*child, error) {
+	if err := errors.Join(os.MkdirAll(s.Home.Log, 0o700), os.MkdirAll(s.Home.Checkpoint, 0o700)); err != nil {
+		return nil, fmt.Errorf("make the directory of the experiment's log: %w", err)
+	}
+	log, err := os.OpenFile(filepath.Join(s.Home.Log, logFile), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the log of the %s: %w", s.role(), err)
+	}
+	before, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	mark := tag + "=" + s.Home.Log + " " + s.role()
+	sweep(mark)
+	command.Env = append(command.Env, mark)
+	command.Stderr = log
+	if command.Stdout == nil {
+		command.Stdout = log
+	}
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	c := &child{command: command, log: log, before: before, exited: make(chan struct{})}
+	started := make(chan error, 1)
+	go c.live(started)
+	return c, <-started
+}
+
+// live starts the process and waits for its end on one thread, whose death is what
+// Pdeathsig means.
+func (c *child) live(started chan<- error) {
+	runtime.LockOSThread()
+	if err := c.command.Start(); err != nil {
+		c.log.Close()
+		close(c.exited)
+		started <- err
+		return
+	}
+	started <- nil
+	c.err = c.command.Wait()
+	_ = syscall.Kill(-c.command.Process.Pid, syscall.SIGKILL) // what it left in its group
+	close(c.exited)
+}
+
+// end gives the process a moment to end by itself, and then ends its group.
+func (c *child) end(moment time.Duration) {
+	defer c.log.Close()
+	select {
+	case <-c.exited:
+		return
+	case <-time.After(moment):
+	}
+	_ = syscall.Kill(-c.command.Process.Pid, syscall.SIGKILL)
+	<-c.exited
+}
+
+// death tells how the process ended, which it has or is about to.
+func (c *child) death() error {
+	select {
+	case <-c.exited:
+	case <-time.After(5 * time.Second):
+		return errors.New("it closed its connection")
+	}
+	var exit *exec.ExitError
+	if errors.As(c.err, &exit) {
+		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+			return fmt.Errorf("it was killed by %s%s", signalName(status.Signal()), c.words())
+		}
+		return fmt.Errorf("it exited with code %d%s", exit.ExitCode(), c.words())
+	}
+	return fmt.Errorf("it exited%s", c.words())
+}
+
+func signalName(signal syscall.Signal) string {
+	if signal == syscall.SIGKILL {
+		return "SIGKILL, as the kernel does when memory runs out (dmesg tells)"
+	}
+	return signal.String()
+}
+
+// lastWords bounds how much of the log is looked at, and shown, for an error.
+const lastWords = 4096
+
+// words are the process's last line in its log, as the end of a sentence.
+func (c *child) words() string {
+	size, err := c.log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return ""
+	}
+	from := max(c.before, size-lastWords)
+	text := make([]byte, size-from)
+	if _, err := c.log.ReadAt(text, from); err != nil {
+		return ""
+	}
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	last := strings.TrimSpace(string(lines[len(lines)-1]))
+	if last == "" {
+		return ""
+	}
+	return ": " + cut(last)
+}
+
+func cut(text string) string {
+	const most = 300
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}
+
+// sweep ends the processes that carry a variable: those of a host that was killed
+// may have lost the parent whose death they were to die with.
+func sweep(variable string) {
+	environments, _ := filepath.Glob("/proc/[0-9]*/environ") // the pattern is right
+	for _, file := range environments {
+		content, err := os.ReadFile(file)
+		if err != nil || !bytes.Contains(append([]byte{0}, content...), append(append([]byte{0}, variable...), 0)) {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil && pid != os.Getpid() {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package bridge
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/tuners"
+)
+
+func TestAClassThatFailsIsAnErrorThatSaysHowAndIsRebuiltWithoutALoss(t *testing.T) {
+	for name, python := range pythons(t) {
+		for fault, want := range map[string]string{
+			"crash": "it exited with code 7", "oom": "it was killed by SIGKILL, as the kernel does when memory runs out",
+			"memory": "MemoryError", "raises": "ValueError: no idea left", "garbage": "it proposed what is no JSON: this is no JSON",
+			"hang": "it did not answer for 20s",
+		} {
+			if name != "nni 3.0" && fault != "crash" && fault != "raises" {
+				continue // what differs between releases is how they are spoken to
+			}
+			t.Run(name+" "+fault, func(t *testing.T) {
+				t.Parallel()
+				faults := filepath.Join(t.TempDir(), "faults")
+				require.NoError(t, os.WriteFile(faults, nil, 0o644))
+				e := begin(t, python, class("Faulty", fmt.Sprintf(`{"faults": %q}`, faults)), nil)
+				e.ask()
+				e.end(0, trial.Succeeded, 1)
+				require.NoError(t, os.WriteFile(faults, []byte(fault), 0o644))
+				if fault == "hang" {
+					e.process.(*dispatcher).spec.Patience = 20 * time.Second
+				}
+				_, err := e.process.Propose(1)
+				require.ErrorContains(t, err, want)
+				require.ErrorContains(t, err, "tuner users.Faulty: ")
+				e.rebuild()
+				require.Contains(t, e.ask(), `"results": 1`)
+			})
+		}
+	}
+}
+
+func TestAnAnswerThatComesLateIsStillAnAnswer(t *testing.T) {
+	faults := filepath.Join(t.TempDir(), "faults")
+	require.NoError(t, os.WriteFile(faults, []byte("late"), 0o644))
+	e := begin(t, pythons(t)["nni 3.0"], class("Faulty", fmt.Sprintf(`{"faults": %q}`, faults)), nil)
+	require.Equal(t, tuners.Try, e.propose().Answer)
+}
