@@ -5,14 +5,21 @@
 SHELL := /bin/bash
 export GOTOOLCHAIN := auto
 export GOFLAGS := -buildvcs=false
+# NVML's header marks functions as deprecated, 29 warnings. Go compiles only three
+# small packages again for it.
+export CGO_CFLAGS := -O2 -g -Wno-deprecated-declarations
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X github.com/perennial-ml/perennial/starter/command.Version=$(VERSION)
+# Some distributions' linkers bind every symbol at start, and a program with NVML
+# in it would then not start where there is no NVIDIA driver.
+LAZY := -extldflags=-Wl,-z,lazy
+LDFLAGS := -s -w $(LAZY) -X github.com/perennial-ml/perennial/starter/command.Version=$(VERSION)
 RUNNERS := runner/binary/built/perennial-runner-linux-amd64 runner/binary/built/perennial-runner-linux-arm64
-GOSOURCES := $(shell find . -name '*.go' -not -path './.venv/*' 2>/dev/null)
+# Some Python and shell is embedded, so it counts as Go does.
+GOSOURCES := $(shell find . \( -name '*.go' -o -name '*.py' -o -name '*.sh' \) -not -path './.venv*' 2>/dev/null)
 VENV := .venv
 
-.PHONY: help build run test docs install release pictures vet unit race e2e stories chaos histories fuzz bench clean toolchain
+.PHONY: help build run test docs install release pictures vet unit race e2e stories chaos histories fuzz bench bench-tuners gpu-check clean toolchain
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -22,6 +29,8 @@ help:
 	@echo "make release  packs an archive with checksums into dist, the same bytes everywhere"
 	@echo "make chaos    kills everything at random, 200 rounds (resumable)"
 	@echo "make bench    measures"
+	@echo "make bench-tuners  measures how good the search is, beside Optuna and NNI, into docs/tuner-quality.md"
+	@echo "make gpu-check  builds bin/gpu-check, to be run where GPUs are: it shows that what starter does with them is right"
 
 toolchain:
 	@command -v go >/dev/null || { echo "Go is missing. On Debian: apt-get install golang-go, or see https://go.dev/doc/install"; exit 1; }
@@ -47,7 +56,15 @@ $(VENV)/ready: examples/digits/requirements.txt
 run: build $(VENV)/ready
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" bin/starter run examples/digits/experiment.yml || [ $$? = 130 ] # Ctrl-C detaches
 
-test: build $(VENV)/ready
+# What only tests need: Optuna, and the last NNI before 3.0.
+$(VENV)/tests: $(VENV)/ready examples/optuna/requirements.txt testsuite/nni-2.10.txt
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r examples/optuna/requirements.txt
+	@python3 -m venv $(VENV)-nni-2.10
+	$(VENV)-nni-2.10/bin/pip install --quiet --disable-pip-version-check -r testsuite/nni-2.10.txt
+	@touch $@
+
+test: export PERENNIAL_TEST_PYTHON_NNI210 ?= $(CURDIR)/$(VENV)-nni-2.10/bin/python3
+test: build $(VENV)/tests
 	testsuite/test.sh
 
 docs: toolchain
@@ -86,6 +103,21 @@ release: toolchain $(RUNNERS)
 # BENCH=--quick measures little; BENCH="--parts long" only one part
 bench: build
 	go run ./testsuite/bench $(BENCH)
+
+# TUNERBENCH=-quick measures little and leaves the page alone; -help lists the rest.
+# Optuna and NNI are installed into bin/tunerbench, and what they found is kept there.
+TUNERBENCH ?= -page docs/tuner-quality.md
+bench-tuners: toolchain
+	go run ./testsuite/tunerbench $(TUNERBENCH)
+
+# One file of a few megabytes that needs no network and nothing installed: it is
+# built anywhere and carried to a machine with NVIDIA GPUs. Exit codes: 0 all is
+# right, 1 something is not, 2 there is no GPU.
+gpu-check: toolchain $(RUNNERS)
+	@mkdir -p bin
+	go build -ldflags "-s -w $(LAZY)" -o bin/gpu-check ./testsuite/gpucheck
+	@size=$$(stat -c %s bin/gpu-check) && [ $$size -lt $$((64 << 20)) ] || { echo "bin/gpu-check is too big to carry: $$size bytes"; exit 1; }
+	bin/gpu-check || [ $$? = 2 ] # without a GPU here it was built, no more
 
 # needs Chromium: apt-get install chromium
 pictures: build

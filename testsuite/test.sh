@@ -11,7 +11,7 @@ linked=$(go list -test -f '{{.ImportPath}}|{{join .Deps " "}}' ./... |
     awk -F'|' 'index(" " $2 " ", " go.temporal.io/server/temporal ") {print $1}' |
     sed 's/ .*//; s/\.test$//; s/_test$//' | sort -u)
 mapfile -t plain < <(echo "$linked" | grep -v /testsuite/)
-mapfile -t raced < <(go list ./... | grep -vxF "$linked" | grep -v '/testsuite/\(endtoend\|chaos\|webui\|cluster\|bench\)')
+mapfile -t raced < <(go list ./... | grep -vxF "$linked" | grep -v '/tuners$\|/testsuite/\(endtoend\|chaos\|webui\|cluster\|bench\|sshlab\)')
 
 step "format and vet"
 unformatted=$(gofmt -l $(git ls-files '*.go' 2>/dev/null || find . -name '*.go'))
@@ -21,6 +21,19 @@ go vet ./...
 step "workflows are deterministic"
 go run go.temporal.io/sdk/contrib/tools/workflowcheck@v0.6.0 ./workflows/...
 
+step "what laboratories of SSH hosts are made of"
+if [ "$(id -u)" = 0 ] && ! { [ -x /usr/sbin/sshd ] && [ -x /bin/csh ] && command -v ip && command -v ssh && command -v nsenter; } >/dev/null; then
+    # Debian would start an sshd of its own, for all the world, unless it is told not to.
+    policy=/usr/sbin/policy-rc.d
+    [ -e $policy ] || { printf '#!/bin/sh\nexit 101\n' > $policy; chmod +x $policy; trap 'rm -f $policy' EXIT; }
+    apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
+        openssh-server openssh-client iproute2 util-linux csh >/dev/null
+fi
+
+# Tuners are state machines without a goroutine, and their suite computes a lot.
+step "what every tuner promises"
+go test -timeout 15m ./tuners
+
 step "unit tests, with the race detector"
 go test -race -timeout 15m "${raced[@]}"
 
@@ -28,7 +41,7 @@ step "the embedded server and its host"
 go test -timeout 10m "${plain[@]}"
 
 step "stories, crashes and power cuts, with the real program"
-go test -timeout 40m -p 1 -v ./testsuite/endtoend/... ./testsuite/chaos/... 2>&1 | grep -vE '^=== (RUN|PAUSE|CONT)'
+go test -timeout 40m -p 1 -v ./testsuite/sshlab ./testsuite/endtoend/... ./testsuite/chaos/... 2>&1 | grep -vE '^=== (RUN|PAUSE|CONT)'
 
 step "the Web UI and the temporal command line, on Temporal's own pages and messages"
 [ -x bin/tools/temporal ] || GOBIN=$PWD/bin/tools go install github.com/temporalio/cli/cmd/temporal@v1.5.1
