@@ -6,6 +6,9 @@
 // What belongs to a tree: regular files, folders and links whose targets stay
 // inside; never anything called .git, and neither sockets, pipes nor devices.
 // Ignore files (.nniignore, .perennialignore) follow git's rules; see Scan.
+//
+// The runner unpacks and copies with it on hosts far away, so it needs nothing but
+// the standard library and golang.org/x/sys.
 package codedir
 
 import (

@@ -2,6 +2,7 @@ package codedir
 
 import (
 	"archive/tar"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -9,8 +10,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-
-	"github.com/klauspost/compress/gzip"
 )
 
 // Unpack puts the tree that Pack wrote to r, and whose Hash is hash, at into.

@@ -15,6 +15,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/perennial-ml/perennial/gpu"
 	"github.com/perennial-ml/perennial/metrics"
 	"github.com/perennial-ml/perennial/trial"
 )
@@ -90,6 +91,7 @@ type Job struct {
 	Grace           time.Duration   `json:"grace,omitempty"`       // between TERM and KILL
 	LogLimit        int64           `json:"logLimit,omitempty"`    // bytes kept of each of stdout and stderr
 	GPUs            *int            `json:"gpus,omitempty"`        // unset is not 0: NNI hides GPUs on 0
+	TrialModule     trial.Module    `json:"trialModule,omitempty"` // when the trial imports our nni; empty: trial.ModuleAuto
 	Options         json.RawMessage `json:"options,omitempty"`     // the platform's own section
 }
 
@@ -169,4 +171,25 @@ type WithEnds interface {
 type WithProbe interface {
 	// Probe returns a reason for every thing that is not as it should be.
 	Probe(ctx context.Context) []trial.Reason
+}
+
+// WithGPUs is a Platform that knows the GPUs of its hosts.
+type WithGPUs interface {
+	// GPUs returns every host that this section of a configuration names, with its
+	// GPUs and who has them. A host that cannot be asked has a Fault.
+	GPUs(ctx context.Context, options json.RawMessage) ([]gpu.Host, error)
+}
+
+// WithHosts is a Platform whose section of a configuration names machines.
+type WithHosts interface {
+	// Try reaches every machine that the section names, as a trial's start would,
+	// and returns how each is. It starts nothing there.
+	Try(ctx context.Context, options json.RawMessage) ([]HostState, error)
+}
+
+// HostState is how a machine was found.
+type HostState struct {
+	Name     string         `json:"name"`
+	Text     string         `json:"text"`               // what it is like, for people
+	Problems []trial.Reason `json:"problems,omitempty"` // none: trials can run there
 }

@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/perennial-ml/perennial/gpu"
 	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/trial"
 )
@@ -109,10 +110,13 @@ type attempt struct {
 	intent   *trial.Intent // the one acted on
 	termed   time.Time     // when this process was told to end, zero if it was not
 	killFrom time.Time     // from when on everything is killed, zero while all is well
+	contact  contact
+	grant    *gpu.Grant // nil where it asked for no GPU
 }
 
 func newAttempt(run rundir.Run, spec rundir.Spec, log *log) *attempt {
-	a := &attempt{run: run, spec: spec, log: log, signals: make(chan os.Signal, 64)}
+	a := &attempt{run: run, spec: spec, log: log, signals: make(chan os.Signal, 64),
+		contact: newContact(run, spec.LostAfter)}
 	// Handled and not ignored: what is ignored would be so in the trial, too.
 	signal.Notify(a.signals, unix.SIGTERM, unix.SIGCHLD, unix.SIGINT, unix.SIGHUP)
 	return a
@@ -120,6 +124,10 @@ func newAttempt(run rundir.Run, spec rundir.Spec, log *log) *attempt {
 
 // live runs the attempt from its preparation to its exit record.
 func (a *attempt) live() error {
+	if err := a.takeGPUs(); err != nil {
+		return err
+	}
+	defer a.grant.Release()
 	if err := a.prepare(); err != nil {
 		return err
 	}
@@ -145,6 +153,7 @@ func (a *attempt) live() error {
 // settle watches over the started command to its end and tells how it was.
 func (a *attempt) settle(collector *collector) {
 	a.watch()
+	a.grant.Release()
 	exit := a.exit(collector.finish())
 	if exit.Exit.Code != 0 {
 		a.blameOutside(&exit)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -50,6 +51,10 @@ type attempt struct {
 	spec   rundir.Spec
 	runner *exec.Cmd
 	exited chan error
+	// credential is another user's; nil: our own.
+	credential *syscall.Credential
+	prefix     []string // of the runner's command
+	owned      bool     // its files are to be that user's
 }
 
 func newAttempt(t *testing.T, command string) *attempt {
@@ -69,11 +74,15 @@ func (a *attempt) begin(variables ...string) *attempt {
 	claim, err := a.Acquire()
 	require.NoError(a.t, err)
 	defer claim.Close()
-	a.runner = exec.Command(binary, "run", a.Directory)
+	words := append(slices.Clone(a.prefix), binary, "run", a.Directory)
+	a.runner = exec.Command(words[0], words[1:]...)
 	a.runner.ExtraFiles = []*os.File{claim}
 	a.runner.Env = append(os.Environ(), variables...)
 	a.runner.Stderr = os.Stderr
-	a.runner.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	a.runner.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: a.credential}
+	if a.credential != nil || a.owned {
+		a.give()
+	}
 	require.NoError(a.t, a.runner.Start())
 	go func() { a.exited <- a.runner.Wait() }()
 	a.t.Cleanup(a.clear)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -54,6 +55,7 @@ func (a *attempt) start() error {
 		return errors.Join(err, a.child.gate.Close())
 	}
 	a.process.Started = time.Now()
+	a.noteLease()
 	if err := a.run.WriteProcess(a.process); err != nil {
 		return errors.Join(err, a.child.gate.Close())
 	}
@@ -144,6 +146,7 @@ func (a *attempt) environment() ([]string, error) {
 		base = caller.Variables
 	}
 	ours := a.spec.Variables()
+	maps.Copy(ours, a.trialModule(base))
 	var variables []string
 	for _, variable := range base {
 		name, _, _ := strings.Cut(variable, "=")
@@ -154,8 +157,25 @@ func (a *attempt) environment() ([]string, error) {
 	for name, value := range ours {
 		variables = append(variables, name+"="+value)
 	}
+	if a.spec.PathPrefix != "" {
+		variables = withPathPrefix(variables, a.spec.PathPrefix)
+	}
 	sort.Strings(variables)
 	return variables, nil
+}
+
+// defaultPath is what a shell searches that was given no PATH.
+const defaultPath = "/usr/local/bin:/usr/bin:/bin"
+
+// withPathPrefix puts a directory in front of PATH.
+func withPathPrefix(variables []string, prefix string) []string {
+	for i, variable := range variables {
+		if path, found := strings.CutPrefix(variable, "PATH="); found {
+			variables[i] = "PATH=" + prefix + ":" + path
+			return variables
+		}
+	}
+	return append(variables, "PATH="+prefix+":"+defaultPath)
 }
 
 // text returns what the command's process said when it could not become the

@@ -73,6 +73,7 @@ func (a *attempt) noteTree() {
 		a.log.sayOnce("cannot note the processes of the trial: %v", err)
 		return
 	}
+	a.noteLease()
 	if len(escaped) > 0 {
 		rundir.CrashPoint("runner.killed-while-child-daemonised")
 	}

@@ -76,8 +76,8 @@ func (a *attempt) heed() {
 // wanted returns the intent to end the attempt, nil where there is none.
 func (a *attempt) wanted() *trial.Intent {
 	intent, err := a.run.ReadIntent()
-	if err == nil && intent == nil && a.overdue() {
-		intent = &trial.Intent{Cause: trial.CauseMaxDuration}
+	if cause := a.due(); err == nil && intent == nil && cause != "" {
+		intent = &trial.Intent{Cause: cause}
 		*intent, err = a.run.WriteIntent(*intent)
 	}
 	if err != nil {
@@ -85,6 +85,18 @@ func (a *attempt) wanted() *trial.Intent {
 		return nil
 	}
 	return intent
+}
+
+// due is why the runner itself ends the attempt, empty while it does not. Where
+// nobody asks any more another attempt has taken over, or will.
+func (a *attempt) due() trial.Cause {
+	switch {
+	case a.overdue():
+		return trial.CauseMaxDuration
+	case a.contact.lost():
+		return trial.CauseSuperseded
+	}
+	return ""
 }
 
 func (a *attempt) overdue() bool {

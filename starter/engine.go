@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/perennial-ml/perennial/embedded"
@@ -25,6 +26,9 @@ import (
 type engine struct {
 	home     string
 	external *external // nil where the embedded server is meant
+
+	mutex  sync.Mutex
+	opened map[string]platforms.Platform // what commands read from, see reading
 }
 
 var _ command.Engine = (*engine)(nil)
@@ -175,7 +179,7 @@ func (e *engine) Probe(ctx context.Context) map[string][]trial.Reason {
 	// A runner that cannot be had is what the platform then finds missing.
 	runner, _ := binary.Install(filepath.Join(e.home, "runner"))
 	reasons := map[string][]trial.Reason{}
-	for name, construct := range all.All(all.Options{Runner: runner, StateDirectory: e.home}) {
+	for name, construct := range all.All(e.stand(runner, nil)) {
 		platform := construct()
 		defer platform.Close()
 		reasons[name] = nil

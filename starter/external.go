@@ -203,7 +203,7 @@ func (e *engine) queues(platforms []string) ([]string, error) {
 	defer store.Close()
 	names := workflows.Queues{Record: store.ID()}
 	queues := []string{names.Experiment(), names.Trial(), names.Tuner()}
-	queueOf := workers.PlatformQueue(names, here("", e.home), dir.StateID())
+	queueOf := workers.PlatformQueue(names, here(e.stand("", nil)), dir.StateID())
 	for _, platform := range platforms {
 		queues = append(queues, queueOf(platform))
 	}

@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 
 	"github.com/perennial-ml/perennial/experiment/secrets"
-	"github.com/perennial-ml/perennial/platforms"
-	"github.com/perennial-ml/perennial/platforms/all"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/runner/binary"
 	"github.com/perennial-ml/perennial/runner/rundir"
@@ -19,6 +17,7 @@ import (
 	"github.com/perennial-ml/perennial/workers"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/worker"
 )
 
 // Serve implements command.Engine.
@@ -30,7 +29,8 @@ func (e *engine) Serve(ctx context.Context, how command.Serving) error {
 	if err := known(how.Platforms); err != nil {
 		return err
 	}
-	observed := &observation{home: e.home, only: how.Platforms}
+	worker.SetBinaryChecksum(command.Version) // else each start reads and hashes the whole program
+	observed := &observation{engine: e, only: how.Platforms}
 	defer observed.end()
 	config := host.Config{Dir: dir, Version: command.Version, Before: observed.begin, Service: e.service(how, observed)}
 	if e.external != nil {
@@ -55,7 +55,7 @@ func (e *engine) Serve(ctx context.Context, how command.Serving) error {
 // observation is the record of a host and what observes for it, which does not
 // wait for the server.
 type observation struct {
-	home      string
+	*engine
 	only      []string
 	store     *record.Store
 	observers *workers.Observers
@@ -68,7 +68,7 @@ func (o *observation) begin(log *slog.Logger) error {
 	}
 	o.store, err = record.Open(command.RecordFile(o.home))
 	if err == nil {
-		o.observers = workers.Observe(o.store, here(runner, o.home), o.only, log)
+		o.observers = workers.Observe(o.store, here(o.stand(runner, o.store)), o.only, log)
 	}
 	return err
 }
@@ -108,7 +108,7 @@ func (e *engine) work(ctx context.Context, running host.Running, observed *obser
 	}
 	started, err := workers.Start(ctx, workers.Options{
 		Client: temporal, Namespace: options.Namespace, Record: observed.store, Observers: observed.observers,
-		Environment: e.environment, Secrets: e.secrets, StateID: running.Dir.StateID(), Nonce: running.Nonce, Logger: running.Log,
+		Environment: e.environment, Variables: e.variables, Secrets: e.secrets, StateID: running.Dir.StateID(), StateDirectory: e.home, Nonce: running.Nonce, Logger: running.Log,
 		BuildID: e.buildID(), SearchAttributes: e.attributes(),
 	})
 	if err != nil {
@@ -135,28 +135,22 @@ func (e *engine) attributes() workers.SearchAttributes {
 	return attributes()
 }
 
-// here are the platforms of this host.
-func here(runner, home string) []platforms.Platform {
-	var list []platforms.Platform
-	for _, construct := range all.All(all.Options{Runner: runner, StateDirectory: home}) {
-		list = append(list, construct())
-	}
-	return list
-}
-
 // secrets resolves what a platform's section refers to, by the secret file and the
 // environment that were kept when the experiment was run.
 func (e *engine) secrets(experiment string, options json.RawMessage) (json.RawMessage, error) {
 	return secrets.Resolve(options, secrets.Sources{
-		File: command.SecretsFile(e.home, experiment),
-		LookupEnv: func(name string) (string, bool) {
-			kept, err := rundir.ReadEnvironment(command.EnvironmentFile(e.home, experiment))
-			if err != nil {
-				return os.LookupEnv(name)
-			}
-			return command.World{Env: kept.Variables}.LookupEnv(name)
-		},
+		File:      command.SecretsFile(e.home, experiment),
+		LookupEnv: func(name string) (string, bool) { return e.lookupEnv(experiment, name) },
 	})
+}
+
+// variables are those of whoever ran an experiment, as far as this host knows them.
+func (e *engine) variables(experiment string) []string {
+	kept, err := rundir.ReadEnvironment(command.EnvironmentFile(e.home, experiment))
+	if err != nil {
+		return os.Environ()
+	}
+	return kept.Variables
 }
 
 // environment is the file with the environment of whoever ran an experiment,

@@ -39,11 +39,15 @@ type Options struct {
 	Record      *record.Store
 	Observers   *Observers                     // of the same record; whoever made them stops them
 	Environment func(experiment string) string // the caller's environment file
+	// Variables are those of whoever ran an experiment; see activities.Activities.
+	Variables func(experiment string) []string
 	// Secrets resolves references; see activities.Activities.
 	Secrets func(experiment string, options json.RawMessage) (json.RawMessage, error)
 	StateID string // of the state directory; names this host in queues
 	Nonce   string // of this process
-	Logger  *slog.Logger
+	// StateDirectory is the absolute path of the state directory.
+	StateDirectory string
+	Logger         *slog.Logger
 	// BuildID names this build in the record's Worker Deployment; empty where
 	// there is none, as with an embedded server.
 	BuildID string
@@ -63,6 +67,7 @@ type Workers struct {
 	arrivals arrivals
 	learned  time.Time // when Temporal knows the search attributes everywhere
 	workers  []worker.Worker
+	acting   *activities.Activities
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 }
@@ -74,6 +79,7 @@ func Start(starting context.Context, options Options) (*Workers, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(starting))
 	w := &Workers{options: options, queues: workflows.Queues{Record: options.Record.ID()}, cancel: cancel}
 	activities := w.activities()
+	w.acting = activities
 	sweeps := sweeper.New(sweeper.Sweeper{
 		Record: options.Record, Workflows: w.Workflows(), Platforms: activities.Platforms, Logger: options.Logger,
 	})
@@ -123,14 +129,15 @@ func (w *Workers) Stop() {
 		worker.Stop()
 	}
 	w.cancel()
+	activities.EndAlgorithms(w.acting, "")
 	w.running.Wait()
 }
 
 func (w *Workers) activities() *activities.Activities {
 	return &activities.Activities{
 		Record: w.options.Record, Platforms: w.options.Observers.served, Tuners: tuners.New, Assessors: assessors.New,
-		Signaler: w.Workflows(), Environment: w.options.Environment, Secrets: w.options.Secrets, Queue: PlatformQueue(w.queues, w.options.Observers.all, w.options.StateID), Logger: w.options.Logger,
-		Searchable: w.searchable,
+		Signaler: w.Workflows(), Environment: w.options.Environment, Variables: w.options.Variables, Secrets: w.options.Secrets, Queue: PlatformQueue(w.queues, w.options.Observers.all, w.options.StateID), Logger: w.options.Logger,
+		Searchable: w.searchable, StateDirectory: w.options.StateDirectory,
 	}
 }
 

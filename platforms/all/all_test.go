@@ -10,7 +10,7 @@ import (
 
 func TestEveryPlatformIsCalledByItsOwnName(t *testing.T) {
 	list := all.All(all.Options{StateDirectory: t.TempDir()})
-	require.Len(t, list, 2)
+	require.Len(t, list, 3)
 	for name, construct := range list {
 		platform := construct()
 		require.Equal(t, name, platform.Traits().Name)

@@ -1,10 +1,8 @@
 // Package local runs trials as processes of this machine, NNI's platform "local".
 //
-// Each attempt has a directory (package rundir) and a runner that outlives this
-// process. Everything asked about a run is answered from its claim and its files,
-// so any process with the same state directory finds every run again. Claims and
-// an index of the attempts' directories lie in the state directory, which is on a
-// disk of this machine; the directories themselves may lie elsewhere.
+// It is package runs behind the platforms' contract: claims and an index of the
+// attempts' directories lie in the state directory, which is on a disk of this
+// machine; the directories themselves may lie elsewhere.
 package local
 
 import (
@@ -12,17 +10,13 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"io/fs"
-	"os"
-	"slices"
-	"strconv"
-	"sync"
-	"syscall"
+	"path/filepath"
 	"time"
 
+	"github.com/perennial-ml/perennial/gpu"
 	"github.com/perennial-ml/perennial/metrics"
 	"github.com/perennial-ml/perennial/platforms"
-	"github.com/perennial-ml/perennial/runner/rundir"
+	"github.com/perennial-ml/perennial/runner/runs"
 	"github.com/perennial-ml/perennial/trial"
 )
 
@@ -44,13 +38,16 @@ const endsKept = 1024
 type Options struct {
 	Runner         string // absolute path of the runner's binary
 	StateDirectory string // absolute, on a disk of this machine
+	// GPUs knows this machine's GPUs; nil: gpu.Text. GPULedger is the directory of
+	// their ledger; empty: the host's own.
+	GPUs      gpu.Prober
+	GPULedger string
 }
 
 type platform struct {
 	Options
-	index  index
-	scopes func() bool // whether runners get a systemd scope of their own
-	ends   chan trial.Key
+	machine *runs.Machine
+	ends    chan trial.Key
 }
 
 var (
@@ -58,14 +55,18 @@ var (
 	_ platforms.WithCleanup = (*platform)(nil)
 	_ platforms.WithProbe   = (*platform)(nil)
 	_ platforms.WithEnds    = (*platform)(nil)
+	_ platforms.WithGPUs    = (*platform)(nil)
 )
 
 // New returns the platform. It touches nothing yet.
 func New(options Options) platforms.Platform {
-	return &platform{
-		Options: options, index: newIndex(options.StateDirectory), scopes: sync.OnceValue(scopesWork),
-		ends: make(chan trial.Key, endsKept),
-	}
+	p := &platform{Options: options, ends: make(chan trial.Key, endsKept)}
+	p.machine = runs.New(runs.Options{
+		Runner: options.Runner, Index: filepath.Join(options.StateDirectory, "platforms", Name),
+		Experiments: filepath.Join(options.StateDirectory, "experiments"), NNIPlatform: "local", Ended: p.tellEnd,
+		GPUs: options.GPUs, GPULedger: options.GPULedger, GPUPatience: gpuPatience,
+	})
+	return p
 }
 
 // Traits implements platforms.Platform. One look is definite, since a lock of the
@@ -93,136 +94,100 @@ type handleData struct {
 	Directory string `json:"directory"`
 }
 
-func handleOf(key trial.Key, run rundir.Run) platforms.Handle {
-	data, _ := json.Marshal(handleData{run.Directory}) // a string cannot fail
-	return platforms.Handle{Format: handleFormat, Platform: Name, Key: key, Data: data}
+func handleOf(ref runs.Ref) platforms.Handle {
+	data, _ := json.Marshal(handleData{ref.Directory}) // a string cannot fail
+	return platforms.Handle{Format: handleFormat, Platform: Name, Key: ref.Key, Data: data}
 }
 
-// find returns the run of a handle, also of one without Data; os.ErrNotExist
-// where no such run is known.
-func (p *platform) find(handle platforms.Handle) (rundir.Run, error) {
+// refOf is the run of a handle, also of one without Data.
+func refOf(handle platforms.Handle) (runs.Ref, error) {
+	ref := runs.Ref{Key: handle.Key}
 	if handle.Format > handleFormat {
-		return rundir.Run{}, errors.New("the handle was made by a newer version: use that one")
+		return ref, errors.New("the handle was made by a newer version: use that one")
 	}
 	if len(handle.Data) == 0 {
-		return p.index.find(handle.Key)
+		return ref, nil
 	}
 	var data handleData
-	if err := json.Unmarshal(handle.Data, &data); err != nil {
-		return rundir.Run{}, err
+	err := json.Unmarshal(handle.Data, &data)
+	ref.Directory = data.Directory
+	return ref, err
+}
+
+// Submit implements platforms.Platform.
+func (p *platform) Submit(ctx context.Context, job platforms.Job) (platforms.Handle, error) {
+	terms, err := termsOf(job)
+	if err != nil {
+		return platforms.Handle{}, err
 	}
-	return rundir.Run{Directory: data.Directory, Claim: p.index.claim(handle.Key)}, nil
+	ref, err := p.machine.Submit(ctx, job, terms)
+	if err != nil {
+		return platforms.Handle{}, err
+	}
+	return handleOf(ref), nil
+}
+
+// Poll implements platforms.Platform.
+func (p *platform) Poll(ctx context.Context, handles []platforms.Handle) ([]platforms.Report, error) {
+	reports := make([]platforms.Report, len(handles))
+	for i, handle := range handles {
+		if err := ctx.Err(); err != nil {
+			return nil, runs.Fault("poll", err)
+		}
+		reports[i] = p.report(handle)
+	}
+	return reports, nil
+}
+
+func (p *platform) report(handle platforms.Handle) platforms.Report {
+	ref, err := refOf(handle)
+	if err != nil {
+		reason := trial.Reason{Code: "unreadable", Text: err.Error()}
+		return platforms.Report{Key: handle.Key, Phase: platforms.Unreachable, Reason: reason}
+	}
+	return p.machine.Report(ref)
 }
 
 // List implements platforms.Platform.
 func (p *platform) List(_ context.Context, experiment string) ([]platforms.Handle, error) {
-	entries, err := p.index.list(experiment)
+	refs, err := p.machine.List(experiment)
 	if err != nil {
-		return nil, fault("list", err)
+		return nil, err
 	}
 	var handles []platforms.Handle
-	for _, entry := range entries {
-		handles = append(handles, handleOf(entry.Key, p.index.run(entry)))
+	for _, ref := range refs {
+		handles = append(handles, handleOf(ref))
 	}
 	return handles, nil
 }
 
-// Cancel implements platforms.Platform. The runner finds the intent by itself. An
-// attempt that nobody submitted gets a directory and the intent, so that no later
-// Submit starts it: Poll then calls it Exited with code -1, never started.
+// Cancel implements platforms.Platform. Poll calls an attempt that nobody
+// submitted Exited with code -1, never started.
 func (p *platform) Cancel(ctx context.Context, handle platforms.Handle, intent trial.Intent) error {
-	run, err := p.find(handle)
-	if errors.Is(err, fs.ErrNotExist) {
-		run, err = p.index.add(handle.Key, p.defaultDirectory(handle.Key))
-	}
+	ref, err := refOf(handle)
 	if err != nil {
-		return fault("cancel", err)
+		return runs.Fault("cancel", err)
 	}
-	seen, err := run.Observe()
-	if err != nil {
-		return fault("cancel", err)
-	}
-	if seen.Exit != nil {
-		return nil
-	}
-	if seen.Over() {
-		// Its runner died; what it left behind must not outlive the cancel.
-		return fault("cancel", sweep(ctx, run, handle.Key))
-	}
-	_, err = run.WriteIntent(intent)
-	return fault("cancel", err)
+	return p.machine.Cancel(ctx, ref, intent)
 }
 
-// Collect implements platforms.Platform. The cursor is a byte offset of the
-// journal.
+// Collect implements platforms.Platform.
 func (p *platform) Collect(_ context.Context, handle platforms.Handle, after platforms.Cursor) ([]metrics.Record, platforms.Cursor, error) {
-	run, err := p.find(handle)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, after, nil
-	}
+	ref, err := refOf(handle)
 	if err != nil {
-		return nil, after, fault("collect", err)
+		return nil, after, runs.Fault("collect", err)
 	}
-	offset, err := offsetOf(after)
-	if err != nil {
-		return nil, after, err
-	}
-	records, next, err := metrics.ReadJournal(run.Path(rundir.JournalFile), offset)
-	if errors.Is(err, metrics.ErrNoJournal) {
-		// Whatever spoiled it, such as a power cut: trying again mends nothing.
-		return nil, after, platforms.Errorf(platforms.NotFound, "collect", "%w", err)
-	}
-	if err != nil || len(records) == 0 {
-		return nil, after, fault("collect", err)
-	}
-	return records, platforms.Cursor(strconv.FormatInt(next, 10)), nil
+	return p.machine.Collect(ref, after)
 }
-
-func offsetOf(cursor platforms.Cursor) (int64, error) {
-	if cursor == "" {
-		return 0, nil
-	}
-	offset, err := strconv.ParseInt(string(cursor), 10, 64)
-	if err != nil || offset < 0 {
-		return 0, platforms.Errorf(platforms.Invalid, "collect", "%q is no cursor of platform local", cursor)
-	}
-	return offset, nil
-}
-
-var streams = []string{rundir.Stdout, rundir.Stderr, rundir.TrialLog}
 
 // Logs implements platforms.WithLogs.
 func (p *platform) Logs(_ context.Context, handle platforms.Handle, stream string) (io.ReadCloser, error) {
-	if !slices.Contains(streams, stream) {
-		return nil, platforms.Errorf(platforms.NotFound, "logs", "there is no stream %q, only %v", stream, streams)
+	ref, err := refOf(handle)
+	if err != nil {
+		return nil, runs.Fault("logs", err)
 	}
-	run, err := p.find(handle)
-	if err == nil {
-		var file *os.File
-		if file, err = os.Open(run.Path(stream)); err == nil {
-			return file, nil
-		}
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return io.NopCloser(eof{}), nil
-	}
-	return nil, fault("logs", err)
+	return p.machine.Logs(ref, stream)
 }
 
-type eof struct{}
-
-func (eof) Read([]byte) (int, error) { return 0, io.EOF }
-
-// fault gives an error of this machine the code that says what to do about it.
-func fault(verb string, err error) error {
-	var classified *platforms.Error
-	switch {
-	case err == nil || errors.As(err, &classified):
-		return err
-	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
-		return platforms.Errorf(platforms.Exhausted, verb, "the disk is full, free some space and it goes on: %w", err)
-	case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
-		return platforms.Errorf(platforms.Transient, verb, "make this writable for the user who runs trials, and it goes on: %w", err)
-	}
-	return platforms.Errorf(platforms.Transient, verb, "%w", err)
-}
+// Probe implements platforms.WithProbe.
+func (p *platform) Probe(context.Context) []trial.Reason { return p.machine.Probe() }

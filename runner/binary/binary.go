@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"syscall"
 )
 
@@ -47,6 +48,18 @@ func installFrom(files fs.FS, directory string) (path string, err error) {
 	}
 	return path, install(path, content)
 }
+
+// For returns the runner for a kind of machine, by Go's names: "linux", "arm64". It
+// returns ErrNotBuilt where the program carries none.
+func For(system, processor string) ([]byte, error) {
+	kept, _ := unpacked.LoadOrStore(system+"/"+processor, sync.OnceValues(func() ([]byte, error) {
+		return runner(built, system, processor)
+	}))
+	return kept.(func() ([]byte, error))()
+}
+
+// unpacked are the runners that were asked for, so that each is unpacked once.
+var unpacked sync.Map
 
 // runner returns the runner for a kind of machine, packed by gzip or not.
 func runner(files fs.FS, system, processor string) ([]byte, error) {

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 
 	"github.com/perennial-ml/perennial/runner"
+	"github.com/perennial-ml/perennial/runner/agent"
 	"github.com/perennial-ml/perennial/runner/rundir"
 )
 
@@ -15,6 +16,7 @@ const usage = `perennial-runner lives beside one attempt of a trial; starter sta
 
   perennial-runner run DIRECTORY     run the attempt, its claim on descriptor 3
   perennial-runner sweep DIRECTORY   kill what a dead runner left behind
+  perennial-runner agent             speak for this machine's runs, on stdin and stdout
   perennial-runner version
 `
 
@@ -37,6 +39,8 @@ func command(arguments []string) error {
 		return runner.Run(arguments[1])
 	case len(arguments) == 2 && arguments[0] == "sweep":
 		return runner.Sweep(arguments[1])
+	case len(arguments) == 1 && arguments[0] == agent.Command:
+		return agent.Main(os.Stdin, os.Stdout)
 	case len(arguments) == 1 && arguments[0] == "version":
 		fmt.Println("perennial-runner", version())
 		return nil

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/trial"
@@ -20,7 +21,8 @@ import (
 )
 
 const doctorHelp = `doctor looks at all that a run needs on this machine, and says of everything that
-is not as it should be how to mend it. It starts nothing.
+is not as it should be how to mend it. With an experiment file it also logs in to the
+machines that the file names. It starts nothing.
 
 Exit codes: 0 experiments can run; 1 something must be mended first.`
 
@@ -43,10 +45,17 @@ const (
 func (w World) doctorCommand() *cobra.Command {
 	var as *format
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Check this machine and say how to mend it", Long: doctorHelp,
-		Example: examples("starter doctor", "starter doctor --output json | jq '.[] | select(.state == \"fail\")'"), Args: atMost(0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Use: "doctor [FILE]", Short: "Check this machine and say how to mend it", Long: doctorHelp,
+		Example: examples("starter doctor", "starter doctor experiment.yml", "starter doctor --output json | jq '.[] | select(.state == \"fail\")'"), Args: atMost(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			findings := w.examine(cmd.Context())
+			for _, file := range args {
+				machines, err := w.machines(cmd.Context(), file)
+				if err != nil {
+					return err
+				}
+				findings = append(findings, machines...)
+			}
 			if err := w.print(*as, findings, func() [][]string { return findingRows(findings) }); err != nil {
 				return err
 			}
@@ -76,6 +85,7 @@ func findingRows(findings []finding) [][]string {
 func (w World) examine(ctx context.Context) []finding {
 	findings := []finding{w.stateDirectory(), w.freeSpace(), w.recordHealth(), w.keysHealth(), shell()}
 	findings = append(findings, w.platforms(ctx)...)
+	findings = append(findings, w.gpuHealth(ctx)...)
 	findings = append(findings, w.hostHealth(ctx)...)
 	findings = append(findings, w.externalHealth(ctx)...)
 	return append(findings, w.python(ctx))
@@ -156,6 +166,37 @@ func (w World) platforms(ctx context.Context) []finding {
 		for _, reason := range reasons[name] {
 			findings = append(findings, finding{what, severity(reason), reason.Text, ""})
 		}
+	}
+	return findings
+}
+
+// machines tries the machines that an experiment names.
+func (w World) machines(ctx context.Context, file string) ([]finding, error) {
+	config, err := w.load(file)
+	if err != nil {
+		return nil, err
+	}
+	var findings []finding
+	for _, platform := range config.Platforms {
+		states, err := w.Engine.Try(ctx, platform.Name, platform.Options)
+		if err != nil {
+			return nil, err
+		}
+		for _, state := range states {
+			findings = append(findings, machineFindings(state)...)
+		}
+	}
+	return findings, nil
+}
+
+func machineFindings(state platforms.HostState) []finding {
+	what := "machine " + state.Name
+	if len(state.Problems) == 0 {
+		return []finding{{what, fine, state.Text, ""}}
+	}
+	var findings []finding
+	for _, reason := range state.Problems {
+		findings = append(findings, finding{what, severity(reason), reason.Text, ""})
 	}
 	return findings
 }

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/spf13/cobra"
@@ -66,7 +68,7 @@ func (r reader) logs(ctx context.Context, args []string, want logChoice) error {
 		return err
 	}
 	if !want.follow {
-		return l.copy(attempt)
+		return l.copy(ctx, attempt)
 	}
 	return l.follow(ctx)
 }
@@ -102,36 +104,56 @@ func (l *logReader) attempt(ctx context.Context) (record.Attempt, error) {
 }
 
 // copy prints what came since the last copy.
-func (l *logReader) copy(attempt record.Attempt) error {
-	if attempt.Output == "" {
-		return l.unreadable(attempt)
-	}
+func (l *logReader) copy(ctx context.Context, attempt record.Attempt) error {
 	if attempt.Key.Attempt != l.printed {
 		l.printed, l.offset = attempt.Key.Attempt, 0
 	}
-	file, err := os.Open(filepath.Join(attempt.Output, l.want.file()))
+	stream, err := l.open(ctx, attempt)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return badInput("", "read the log: %w", err)
+		return l.unreadable(attempt, err)
 	}
-	defer file.Close()
-	if _, err := file.Seek(l.offset, io.SeekStart); err != nil {
+	defer stream.Close()
+	if err := skip(stream, l.offset); err != nil {
+		return l.unreadable(attempt, err)
+	}
+	n, err := io.Copy(l.Out, stream)
+	l.offset += n
+	return l.unreadable(attempt, err)
+}
+
+// open opens the attempt's log: its file, or what its platform brings.
+func (l *logReader) open(ctx context.Context, attempt record.Attempt) (io.ReadCloser, error) {
+	if attempt.Output != "" {
+		return os.Open(filepath.Join(attempt.Output, l.want.file()))
+	}
+	if attempt.Handle == nil {
+		return nil, os.ErrNotExist
+	}
+	var handle platforms.Handle
+	if err := json.Unmarshal(attempt.Handle, &handle); err != nil {
+		return nil, err
+	}
+	return l.Engine.Logs(ctx, handle, l.want.file())
+}
+
+func skip(stream io.Reader, offset int64) error {
+	if seeker, can := stream.(io.Seeker); can {
+		_, err := seeker.Seek(offset, io.SeekStart)
 		return err
 	}
-	n, err := io.Copy(l.Out, file)
-	l.offset += n
+	_, err := io.CopyN(io.Discard, stream, offset)
 	return err
 }
 
 // unreadable says why there is no log; whoever follows waits for it instead.
-func (l *logReader) unreadable(attempt record.Attempt) error {
-	if l.want.follow {
+func (l *logReader) unreadable(attempt record.Attempt, err error) error {
+	if err == nil || l.want.follow {
 		return nil
 	}
-	return badInput("the platform may show it itself",
-		"platform %s keeps no log of trial %d where this machine can read it", attempt.Platform, l.sequence)
+	return badInput("", "the log of trial %d on platform %s cannot be read: %w", l.sequence, attempt.Platform, err)
 }
 
 // follow prints until the trial is settled. Whether it is, is asked before its
@@ -148,7 +170,7 @@ func (l *logReader) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := l.copy(attempt); err != nil || row.State.Terminal() {
+		if err := l.copy(ctx, attempt); err != nil || row.State.Terminal() {
 			return err
 		}
 		select {

@@ -9,6 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/trial"
 )
 
 func TestEveryCommandHasHelpWithExamples(t *testing.T) {
@@ -117,4 +120,19 @@ func TestCompletionKnowsCommandsAndExperiments(t *testing.T) {
 	}
 	require.Equal(t, ExitDone, s.run("__complete", "show", ""))
 	require.Contains(t, s.out.String(), anID+"\tRUNNING demo\n")
+}
+
+func TestDoctorTriesTheMachinesThatAnExperimentNames(t *testing.T) {
+	s := newStage(t)
+	file := filepath.Join(t.TempDir(), "experiment.yml")
+	require.NoError(t, os.WriteFile(file, []byte("searchSpace: {x: {_type: choice, _value: [1]}}\ntrialCommand: echo\n"+
+		"trialConcurrency: 1\ntuner: {name: Random}\ntrainingService: {platform: remote, machineList: [{host: gpu1}]}\n"), 0o600))
+	s.World.Build.Platforms = append(s.World.Build.Platforms, "remote")
+	s.engine.machines = []platforms.HostState{{Name: "gpu1", Text: "64 cores"}}
+	require.Equal(t, ExitDone, s.run("doctor", file), s.out.String())
+	require.Regexp(t, `ok +machine gpu1 +64 cores`, s.out.String())
+	s.engine.machines = []platforms.HostState{{Name: "gpu1", Problems: []trial.Reason{{Code: "cannot-reach", Text: "refuses the key"}}}}
+	require.Equal(t, ExitNoSuccess, s.run("doctor", file))
+	require.Regexp(t, `fail +machine gpu1 +refuses the key`, s.out.String())
+	require.Equal(t, ExitBadInput, s.run("doctor", "/nonexistent.yml"))
 }

@@ -178,6 +178,20 @@ func TestLogsPrintsAStreamOfATrialByNumberOrId(t *testing.T) {
 	golden(t, "logs-without-a-trial.txt", s.err.String())
 }
 
+func TestLogsAsksThePlatformOfATrialThatKeepsThemElsewhere(t *testing.T) {
+	s := newStage(t)
+	story := s.accepted(anID)
+	story.asks(0, `{}`)
+	attempt, err := s.store().BeginAttempt(t.Context(), anID, 0, "remote")
+	require.NoError(t, err)
+	require.NoError(t, s.store().SetHandle(t.Context(), attempt.Key, []byte(`{"format":1,"platform":"remote"}`)))
+	require.Equal(t, ExitBadInput, s.run("logs", "0"))
+	require.Contains(t, s.err.String(), "the log of trial 0 on platform remote cannot be read")
+	s.engine.log = []byte("from far away\n")
+	require.Equal(t, ExitDone, s.run("logs", "0"))
+	require.Equal(t, "from far away\n", s.out.String())
+}
+
 func TestLogsFollowsATrialToItsEndOverAttempts(t *testing.T) {
 	s := newStage(t)
 	story := s.accepted(anID)

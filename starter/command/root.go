@@ -66,7 +66,7 @@ func (w World) lifeCommands() []*cobra.Command {
 }
 
 func (w World) readingCommands() []*cobra.Command {
-	return []*cobra.Command{w.lsCommand(), w.showCommand(), w.trialsCommand(), w.logsCommand(), w.exportCommand()}
+	return []*cobra.Command{w.lsCommand(), w.showCommand(), w.trialsCommand(), w.logsCommand(), w.exportCommand(), w.gpusCommand()}
 }
 
 func (w World) changingCommands() []*cobra.Command {
@@ -74,7 +74,7 @@ func (w World) changingCommands() []*cobra.Command {
 }
 
 func (w World) machineCommands() []*cobra.Command {
-	return []*cobra.Command{w.doctorCommand(), w.serveCommand(), w.keysCommand(), w.workerCommand(), w.versionCommand(), w.completionCommand()}
+	return []*cobra.Command{w.doctorCommand(), w.serveCommand(), w.keysCommand(), w.workerCommand(), w.tunerCommand(), w.versionCommand(), w.completionCommand()}
 }
 
 func helpFor(cmd *cobra.Command, args []string) error {

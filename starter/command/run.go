@@ -67,6 +67,11 @@ func (w World) run(ctx context.Context, file string, how following) error {
 	if err := w.checkRecord(); err != nil {
 		return err
 	}
+	if !how.noWorker { // else the hosts are those of whoever started the worker
+		if err := w.checkGPUs(ctx, config); err != nil {
+			return err
+		}
+	}
 	id := trial.NewExperimentID()
 	if err := w.keepEnvironment(id); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -130,6 +131,9 @@ func (w World) checkSpace(ctx context.Context, name string, space json.RawMessag
 		var config experiment.Experiment
 		if err := json.Unmarshal(e.Config, &config); err != nil || w.Build.CheckTuner == nil {
 			return err
+		}
+		if !slices.Contains(w.Build.Tuners, config.Tuner.Name) {
+			return nil // it is none of ours, and may have rules of its own
 		}
 		if err := w.Build.CheckTuner(config.Tuner.Name, config.Tuner.Arguments, space); err != nil {
 			return badInput("nothing was changed", "the tuner of %s does not take this space: %w", id, err)

@@ -62,9 +62,9 @@ func viewed(faults experiment.Faults) []faultView {
 }
 
 func (w World) summary(file string, e experiment.Experiment) [][]string {
-	rows := [][]string{{file, "can run"}, {"tuner", nameOf(&e.Tuner)}}
+	rows := [][]string{{file, "can run"}, {"tuner", e.Tuner.String()}}
 	if e.Assessor != nil {
-		rows = append(rows, []string{"assessor", nameOf(e.Assessor)})
+		rows = append(rows, []string{"assessor", e.Assessor.String()})
 	}
 	rows = append(rows, []string{"trials", limit(e.MaxTrials) + ", " + fmt.Sprint(e.Concurrency) + " at a time"})
 	for _, platform := range e.Platforms {
@@ -72,13 +72,6 @@ func (w World) summary(file string, e experiment.Experiment) [][]string {
 			[]string{"in", platform.CodeDirectory})
 	}
 	return rows
-}
-
-func nameOf(a *experiment.Algorithm) string {
-	if a.Name == "" {
-		return a.ClassName
-	}
-	return a.Name
 }
 
 func limit(n int) string {
@@ -117,8 +110,12 @@ func explainLoad(err error) error {
 	return badInput(hint, "%w", err)
 }
 
-// local is the platform that runs commands on this very machine.
-const local = "local"
+// local is the platform that runs commands on this very machine, remote the one
+// that copies code to others.
+const (
+	local  = "local"
+	remote = "remote"
+)
 
 // checkCommand looks for the program that a local command begins with. Where the
 // command begins with more than a plain word, only the shell can tell.
@@ -133,7 +130,7 @@ func (w World) checkCommand(platform experiment.Platform) error {
 
 // checkCode looks whether code that will be copied is small enough for that.
 func checkCode(platform experiment.Platform) error {
-	if !platform.Snapshot {
+	if !platform.Snapshot && platform.Name != remote {
 		return nil
 	}
 	_, err := codedir.Scan(platform.CodeDirectory, codedir.DefaultLimits())

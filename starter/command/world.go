@@ -5,6 +5,7 @@ package command
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"github.com/perennial-ml/perennial/experiment"
+	"github.com/perennial-ml/perennial/gpu"
+	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/perennial-ml/perennial/workflows"
 )
@@ -92,6 +95,17 @@ type Engine interface {
 	Connect(ctx context.Context, host Host) (Client, error)
 	// Probe returns, for each platform of this build, what is not as it should be.
 	Probe(ctx context.Context) map[string][]trial.Reason
+	// Try reaches the machines that a section of a configuration names and returns
+	// how each is; none where the platform has none of its own.
+	Try(ctx context.Context, platform string, options json.RawMessage) ([]platforms.HostState, error)
+	// GPUs returns the hosts that a section of an experiment's configuration names,
+	// with their GPUs and who has them; none where the platform has no GPUs of its
+	// own to tell of. The experiment may be empty: then the section refers to no
+	// secrets.
+	GPUs(ctx context.Context, platform, experiment string, options json.RawMessage) ([]gpu.Host, error)
+	// Logs opens what a run wrote, where its platform keeps that elsewhere. The
+	// stream may be an io.Seeker.
+	Logs(ctx context.Context, handle platforms.Handle, stream string) (io.ReadCloser, error)
 	// Link is an address that opens a page of the host's Web UI, once.
 	Link(host Host, page string) string
 	// External is the Temporal that TEMPORAL_* variables or a profile name, zero

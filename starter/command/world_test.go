@@ -18,7 +18,9 @@ import (
 
 	"github.com/perennial-ml/perennial/assessors"
 	"github.com/perennial-ml/perennial/experiment"
+	"github.com/perennial-ml/perennial/gpu"
 	"github.com/perennial-ml/perennial/metrics"
+	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/perennial-ml/perennial/tuners"
@@ -70,21 +72,24 @@ func (s *stage) runIn(ctx context.Context, args ...string) int {
 
 // engine is an Engine without a server.
 type engine struct {
-	home    string
-	mu      sync.Mutex
-	running bool  // a host can be found
-	died    bool  // the last host was killed
-	started int   // hosts that Ensure started
-	refuse  error // what Connect returns
-	unfit   error // what Check returns
-	broken  error // what Ensure returns, once the host died
-	other   External
-	lonely  string // the queue that nobody polls
-	mend    string // what Examine returns
-	after   func(trial.Command)
-	sent    []trial.Command
-	ended   []workflows.Ending
-	opened  *record.Store
+	home     string
+	mu       sync.Mutex
+	running  bool  // a host can be found
+	died     bool  // the last host was killed
+	started  int   // hosts that Ensure started
+	refuse   error // what Connect returns
+	unfit    error // what Check returns
+	broken   error // what Ensure returns, once the host died
+	other    External
+	hosts    []gpu.Host
+	machines []platforms.HostState // what Try returns
+	log      []byte                // of every trial whose platform keeps it elsewhere
+	lonely   string                // the queue that nobody polls
+	mend     string                // what Examine returns
+	after    func(trial.Command)
+	sent     []trial.Command
+	ended    []workflows.Ending
+	opened   *record.Store
 }
 
 func (e *engine) store() *record.Store {
@@ -184,6 +189,24 @@ func (e *engine) Unit(out io.Writer) error {
 
 func (e *engine) Probe(context.Context) map[string][]trial.Reason {
 	return map[string][]trial.Reason{"local": nil, "fake": {{Code: "disk-low", Text: "only 3 MiB are free"}}}
+}
+
+func (e *engine) Logs(context.Context, platforms.Handle, string) (io.ReadCloser, error) {
+	if e.log == nil {
+		return nil, errors.New("there is no such platform")
+	}
+	return io.NopCloser(bytes.NewReader(e.log)), nil
+}
+
+func (e *engine) Try(context.Context, string, json.RawMessage) ([]platforms.HostState, error) {
+	return e.machines, nil
+}
+
+func (e *engine) GPUs(_ context.Context, platform, _ string, _ json.RawMessage) ([]gpu.Host, error) {
+	if platform != local {
+		return nil, nil
+	}
+	return e.hosts, nil
 }
 
 func (e *engine) Send(ctx context.Context, id string, command trial.Command) (int64, error) {

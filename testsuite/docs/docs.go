@@ -94,14 +94,18 @@ func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 func build() string {
 	platforms := slices.Sorted(maps.Keys(all.All(all.Options{})))
 	var text strings.Builder
-	text.WriteString("| | in this build | also accepted in files, and then refused by name |\n|---|---|---|\n")
-	row := func(what string, have, every []string) {
-		others := slices.DeleteFunc(every, func(name string) bool { return slices.Contains(have, name) })
-		fmt.Fprintf(&text, "| %s | %s | %s |\n", what, strings.Join(have, ", "), strings.Join(others, ", "))
+	text.WriteString("| | in this build | also accepted in files |\n|---|---|---|\n")
+	row := func(what string, have, every []string, note string) {
+		others := strings.Join(slices.DeleteFunc(every, func(name string) bool { return slices.Contains(have, name) }), ", ")
+		if others != "" {
+			others += note
+		}
+		fmt.Fprintf(&text, "| %s | %s | %s |\n", what, strings.Join(have, ", "), others)
 	}
-	row("tuners and advisors", tuners.Names(), experiment.TunerNames())
-	row("assessors", assessors.Names(), experiment.AssessorNames())
-	row("platforms", platforms, experiment.PlatformNames())
+	const byNNI = ": these run in the `nni` of [your Python](tuner-own.md)"
+	row("tuners and advisors", tuners.Names(), experiment.TunerNames(), byNNI)
+	row("assessors", assessors.Names(), experiment.AssessorNames(), byNNI)
+	row("platforms", platforms, experiment.PlatformNames(), ", and then refused by name")
 	return strings.TrimRight(text.String(), "\n")
 }
 

@@ -54,8 +54,8 @@ func submitFile(platform platforms.Platform, path string) error {
 }
 
 // RunCrashes kills submitters, runners and trials at every crash point that
-// concerns a platform whose runs are processes of this machine, below our runner,
-// with Report.Output as their directory.
+// concerns a platform whose runs are processes of this machine, below our runner.
+// It may reach them by a connection: see Subject.Arm.
 func RunCrashes(t *testing.T, make Maker) {
 	for _, test := range crashes {
 		t.Run(test.name, func(t *testing.T) {
@@ -84,14 +84,15 @@ var crashes = []struct {
 
 func submitterDies(w *world) {
 	job := w.job(0, threeSteps())
-	w.requireKilled(w.submitElsewhere(job, "submit.lock-held-before-exec").Wait())
+	submitter := w.submitElsewhere(job, "submit.lock-held-before-exec")
+	w.awaitDeath(submitter, job.Key)
 	handle := w.only()
 	require.False(w.t, w.poll(handle).Phase.Definite())
-	require.Zero(w.t, starts(w.t, job))
+	require.Zero(w.t, w.starts(job))
 	w.reopen()
 	require.Equal(w.t, handle, w.submit(job))
 	require.Equal(w.t, threeStepsValues, values(w.collectEnd(handle)))
-	require.Equal(w.t, 1, starts(w.t, job))
+	require.Equal(w.t, 1, w.starts(job))
 }
 
 func submitterStalls(w *world) {
@@ -106,17 +107,18 @@ func submitterStalls(w *world) {
 	_, err := w.Submit(ctx, job)
 	require.Equal(w.t, platforms.Transient, platforms.CodeOf(err))
 	require.Error(w.t, err)
-	require.Zero(w.t, starts(w.t, job))
+	require.Zero(w.t, w.starts(job))
+	w.disarm()
 	require.NoError(w.t, stalled.Process.Kill())
 	w.requireKilled(stalled.Wait())
 	require.Equal(w.t, threeStepsValues, values(w.collectEnd(w.submit(job))))
-	require.Equal(w.t, 1, starts(w.t, job))
+	require.Equal(w.t, 1, w.starts(job))
 }
 
 func runnerDiesBeforeTheCommand(w *world) {
 	job := w.job(0, threeSteps())
 	w.loseRunner(job, "runner.started-before-child-exec")
-	require.Zero(w.t, starts(w.t, job))
+	require.Zero(w.t, w.starts(job))
 	w.requireNextAttemptRuns()
 }
 
@@ -157,7 +159,7 @@ func runnerDiesBeforeTheExitRecord(w *world) {
 	handle := w.loseRunner(job, "runner.child-dead-before-exit-record")
 	require.Equal(w.t, threeStepsValues, values(w.collect(handle)), "the journal is whole before the exit record")
 	require.Equal(w.t, handle, w.submit(job))
-	require.Equal(w.t, 1, starts(w.t, job))
+	require.Equal(w.t, 1, w.starts(job))
 	w.requireNextAttemptRuns()
 }
 
@@ -167,7 +169,7 @@ func runnerDiesBeforeTerm(w *world) {
 
 func runnerDiesBeforeKill(w *world) {
 	job := w.job(0, threeSteps())
-	job.Command = "trap '' TERM; echo started >>witness; while :; do sleep 0.1; done"
+	job.Command = "trap '' TERM; echo started >>'" + w.witness(job) + "'; while :; do sleep 0.1; done"
 	w.cancelInto("cancel.TERM-before-KILL", job)
 }
 
@@ -176,9 +178,10 @@ func runnerDiesBeforeKill(w *world) {
 func (w *world) cancelInto(point string, job platforms.Job) {
 	w.t.Helper()
 	require.NoError(w.t, w.submitElsewhere(job, point).Wait())
+	w.disarm()
 	handle := w.only()
 	report := w.waitFor(handle, platforms.Running)
-	require.Eventually(w.t, func() bool { return starts(w.t, job) == 1 }, patience, 10*time.Millisecond)
+	require.Eventually(w.t, func() bool { return w.starts(job) == 1 }, patience, 10*time.Millisecond)
 	intent := trial.Intent{Cause: trial.CauseEarlyStop, Decision: "d-1"}
 	w.cancel(handle, intent)
 	require.Equal(w.t, &intent, w.waitFor(handle, platforms.Lost).Intent)
@@ -224,10 +227,42 @@ func (w *world) submitElsewhere(job platforms.Job, point string) *exec.Cmd {
 	require.NoError(w.t, err)
 	command := exec.CommandContext(w.ctx, executable)
 	command.Env = append(os.Environ(), w.Environment...)
-	command.Env = append(command.Env, jobVariable+"="+path, rundir.CrashVariable+"="+point)
+	command.Env = append(command.Env, jobVariable+"="+path)
+	if w.Arm != nil {
+		w.Arm(w.t, point)
+	} else {
+		command.Env = append(command.Env, rundir.CrashVariable+"="+point)
+	}
 	command.Stderr = os.Stderr
 	require.NoError(w.t, command.Start())
 	return command
+}
+
+// disarm lets everything that is started from now on live.
+func (w *world) disarm() {
+	w.t.Helper()
+	if w.Arm == nil {
+		return
+	}
+	w.Arm(w.t, "")
+	w.reopen()
+}
+
+// awaitDeath waits until whoever starts runs has died of its crash point. Where that
+// is at the far end of a connection the submitting process is killed, too.
+func (w *world) awaitDeath(submitter *exec.Cmd, key trial.Key) {
+	w.t.Helper()
+	if w.Arm != nil {
+		w.waitUntil(platforms.Handle{Format: 1, Platform: w.Traits().Name, Key: key}, func(report platforms.Report) bool {
+			_, err := os.Stat(w.run(report).Path(rundir.JobFile)) // the last thing before the point
+			return report.Reason.Code == "half-made" && err == nil
+		})
+		_ = submitter.Process.Kill() // it may have failed already, for the connection is gone
+		require.Error(w.t, submitter.Wait())
+		w.disarm()
+		return
+	}
+	w.requireKilled(submitter.Wait())
 }
 
 func (w *world) requireKilled(err error) {
@@ -241,6 +276,7 @@ func (w *world) requireKilled(err error) {
 func (w *world) loseRunner(job platforms.Job, point string) platforms.Handle {
 	w.t.Helper()
 	require.NoError(w.t, w.submitElsewhere(job, point).Wait())
+	w.disarm()
 	handle := w.only()
 	report := w.waitFor(handle, platforms.Lost)
 	require.False(w.t, report.Reason.Zero())
@@ -261,23 +297,37 @@ func (w *world) requireNextAttemptRuns() {
 	w.t.Helper()
 	job := w.Job(w.t, w.key(0, 2), threeSteps())
 	require.Equal(w.t, threeStepsValues, values(w.collectEnd(w.submit(job))))
-	require.Equal(w.t, 1, starts(w.t, job))
+	require.Equal(w.t, 1, w.starts(job))
 }
 
 // starts counts how often a job's command was started.
-func starts(t *testing.T, job platforms.Job) int {
-	t.Helper()
-	content, err := os.ReadFile(filepath.Join(job.Workspace.Directory, "witness"))
+func (w *world) starts(job platforms.Job) int {
+	w.t.Helper()
+	content, err := os.ReadFile(w.witness(job))
 	if errors.Is(err, os.ErrNotExist) {
 		return 0
 	}
-	require.NoError(t, err)
+	require.NoError(w.t, err)
 	return bytes.Count(content, []byte("\n"))
+}
+
+func (w *world) witness(job platforms.Job) string {
+	if w.Witness != nil {
+		return w.Witness(job)
+	}
+	return filepath.Join(job.Workspace.Directory, "witness")
+}
+
+func (w *world) run(report platforms.Report) rundir.Run {
+	if w.Directory != nil {
+		return rundir.Run{Directory: w.Directory(report)}
+	}
+	return rundir.Run{Directory: report.Output}
 }
 
 func (w *world) process(report platforms.Report) rundir.Process {
 	w.t.Helper()
-	process, err := rundir.Run{Directory: report.Output}.ReadProcess()
+	process, err := w.run(report).ReadProcess()
 	require.NoError(w.t, err)
 	require.NotNil(w.t, process)
 	return *process
@@ -285,7 +335,7 @@ func (w *world) process(report platforms.Report) rundir.Process {
 
 func (w *world) alive(report platforms.Report) []rundir.Identity {
 	w.t.Helper()
-	left, err := rundir.Run{Directory: report.Output}.Processes(report.Key)
+	left, err := w.run(report).Processes(report.Key)
 	require.NoError(w.t, err)
 	return left
 }

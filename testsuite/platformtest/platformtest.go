@@ -36,6 +36,17 @@ type Subject struct {
 	// Environment are variables, NAME=value, with which the function given to Main
 	// opens the same state in another process. Only RunCrashes needs them.
 	Environment []string
+	// Arm has whatever starts runs at the far end of a connection that is made from
+	// now on reach a crash point; "" disarms. Nil: what starts them is the process
+	// that calls Submit, and the point is in its environment. Only for RunCrashes.
+	Arm func(t *testing.T, point string)
+	// Directory is the path on this machine of a run's directory; nil: it is
+	// Report.Output. Only for RunCrashes.
+	Directory func(report platforms.Report) string
+	// Witness is the path on this machine of the file to which a job's command
+	// appends a line as it starts; nil: it is in the job's workspace. Only for
+	// RunCrashes.
+	Witness func(job platforms.Job) string
 }
 
 // Maker returns a fresh subject.

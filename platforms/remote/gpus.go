@@ -1,0 +1,41 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+
+	"github.com/perennial-ml/perennial/gpu"
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/runner/agent"
+)
+
+var _ platforms.WithGPUs = (*platform)(nil)
+
+// GPUs implements platforms.WithGPUs: it asks every machine of the section.
+func (p *platform) GPUs(ctx context.Context, options json.RawMessage) ([]gpu.Host, error) {
+	s, err := parse(options)
+	if err != nil {
+		return nil, platforms.Errorf(platforms.Invalid, "gpus", "%w", err)
+	}
+	hosts := make([]gpu.Host, len(s.Machines))
+	var group sync.WaitGroup
+	for i, m := range s.Machines {
+		group.Go(func() { hosts[i] = p.host(m, "").gpus(ctx, m) })
+	}
+	group.Wait()
+	return hosts, nil
+}
+
+func (h *host) gpus(ctx context.Context, m machine) gpu.Host {
+	host := gpu.Host{}
+	err := h.do(ctx, func(client *agent.Client) (err error) {
+		host, err = client.GPUs(ctx)
+		return err
+	})
+	if err != nil {
+		host.Fault = err.Error()
+	}
+	host.Name, host.Indices = m.Address.String(), m.GPUIndices
+	return host
+}

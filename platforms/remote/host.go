@@ -1,0 +1,365 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/platforms/internal/ssh"
+	"github.com/perennial-ml/perennial/runner/agent"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// Pauses between two tries to reach a machine: the first, and the longest, of a
+// machine that does not answer and of one that does not let us in. Some lock out
+// who fails often; whether a key is known by now is nobody's business but ours.
+const (
+	firstPause    = time.Second
+	longestPause  = 30 * time.Second
+	firstDenied   = 30 * time.Second
+	longestDenied = 5 * time.Minute
+	untrusted     = 3 * time.Second
+)
+
+// connectTimeout bounds all that comes before an agent answers, a first upload of
+// the runner over a slow line included.
+const connectTimeout = 5 * time.Minute
+
+// host is one machine: its connection while there is one, made when somebody needs
+// it, and what is known of it.
+type host struct {
+	platform *platform
+	address  Address
+
+	mutex      sync.Mutex
+	experiment string // on whose behalf we log in
+	machine    machine
+	link       *link         // nil while there is none
+	trying     chan struct{} // closed when the present try is over; nil: there is none
+	fault      error         // of the last try; nil after a good one
+	failures   int
+	next       time.Time // no try before
+	heard      time.Time // when its agent last answered
+	used       time.Time // when somebody last needed it
+	facts      agent.Facts
+	open       map[trial.Key]bool   // runs that are not over, as far as known
+	code       map[string]bool      // hashes it is known to hold
+	uploads    map[string]*bringing // those under way
+}
+
+func newHost(p *platform, m machine, experiment string) *host {
+	return &host{
+		platform: p, address: m.Address, machine: m, experiment: experiment, heard: time.Now(),
+		open: map[trial.Key]bool{}, code: map[string]bool{}, uploads: map[string]*bringing{},
+	}
+}
+
+// host returns the machine, made known now if it was not. The next login goes by
+// what this experiment says of it.
+func (p *platform) host(m machine, experiment string) *host {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	known := p.hosts[m.Address]
+	if known == nil {
+		known = newHost(p, m, experiment)
+		p.hosts[m.Address] = known
+	}
+	known.mutex.Lock()
+	defer known.mutex.Unlock()
+	known.machine, known.experiment = m, experiment
+	return known
+}
+
+// hostOf returns the machine that has a run of an experiment.
+func (p *platform) hostOf(experiment string, address Address) (*host, error) {
+	p.mutex.Lock()
+	known := p.hosts[address]
+	p.mutex.Unlock()
+	if known != nil {
+		return known, nil
+	}
+	m, err := p.machine(experiment, address)
+	if err != nil {
+		return nil, err
+	}
+	return p.host(m, experiment), nil
+}
+
+// machines are all that an experiment names.
+func (p *platform) machines(experiment string) ([]machine, error) {
+	sections, err := p.sections(experiment)
+	var all []machine
+	for _, s := range sections {
+		all = append(all, s.Machines...)
+	}
+	return all, err
+}
+
+func (p *platform) sections(experiment string) ([]section, error) {
+	if p.Sections == nil {
+		return nil, errors.New("nobody knows the machines of this experiment")
+	}
+	raw, err := p.Sections(experiment)
+	if err != nil {
+		return nil, err
+	}
+	var sections []section
+	for _, options := range raw {
+		s, err := parse(options)
+		if err != nil {
+			return nil, err
+		}
+		sections = append(sections, s)
+	}
+	return sections, nil
+}
+
+func (p *platform) machine(experiment string, address Address) (machine, error) {
+	machines, err := p.machines(experiment)
+	if err != nil {
+		return machine{}, err
+	}
+	i := slices.IndexFunc(machines, func(m machine) bool { return m.Address == address })
+	if i < 0 {
+		return machine{}, fmt.Errorf("machine %s is not in the experiment's machineList any more", address)
+	}
+	return machines[i], nil
+}
+
+// up returns the connection. It waits for the first try to reach the machine; where
+// the last one failed, it returns why at once and tries again behind its back.
+func (h *host) up(ctx context.Context) (*link, error) {
+	return h.await(ctx, 0)
+}
+
+// await is up for somebody who needs this machine and no other: where it is being
+// tried again he waits a while.
+func (h *host) await(ctx context.Context, patience time.Duration) (*link, error) {
+	late := time.After(patience)
+	for {
+		h.mutex.Lock()
+		h.drop()
+		h.used = time.Now()
+		up, trying := h.link, h.try()
+		fault := h.fault
+		h.mutex.Unlock()
+		if up != nil || trying == nil {
+			return up, fault
+		}
+		if fault == nil {
+			late = nil
+		}
+		select {
+		case <-trying:
+		case <-late:
+			return nil, fault
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s: still connecting: %w", h.address, ctx.Err())
+		}
+	}
+}
+
+const (
+	// tries is how often a verb is sent again when the connection goes under it:
+	// all of them may be.
+	tries = 4
+	// againPatience is how long such a verb waits for the next connection.
+	againPatience = 3 * time.Second
+)
+
+// do does something with the machine's agent, again where the connection was lost.
+func (h *host) do(ctx context.Context, verb func(*agent.Client) error) (err error) {
+	for range tries {
+		var up *link
+		if up, err = h.await(ctx, againPatience); err != nil {
+			return err
+		}
+		if err = verb(up.client); !errors.Is(err, agent.ErrGone) {
+			return err
+		}
+		<-up.client.Done()
+	}
+	return err
+}
+
+// try sees to it that the machine is being reached, unless it is or it is too
+// soon. It returns what is closed when the present try is over.
+func (h *host) try() <-chan struct{} {
+	if h.link == nil && h.trying == nil && !time.Now().Before(h.next) && h.platform.ctx.Err() == nil {
+		h.trying = make(chan struct{})
+		go h.reach()
+	}
+	if h.trying == nil && h.link == nil && h.fault == nil {
+		h.fault = errors.New("the platform is closed")
+	}
+	return h.trying
+}
+
+// reach is one try.
+func (h *host) reach() {
+	ctx, cancel := context.WithTimeout(h.platform.ctx, connectTimeout)
+	defer cancel()
+	made, err := h.connect(ctx)
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	close(h.trying)
+	h.trying = nil
+	if err != nil {
+		h.failed(err)
+		return
+	}
+	h.link, h.fault, h.failures, h.heard = made, nil, 0, time.Now()
+	go h.follow(made)
+	go h.platform.supersedeOn(h)
+}
+
+func (h *host) failed(err error) {
+	h.fault = err
+	times := min(h.failures, 10)
+	pause := min(firstPause<<times, longestPause)
+	switch ssh.KindOf(err) {
+	case ssh.Denied:
+		pause = min(firstDenied<<times, longestDenied)
+	case ssh.Untrusted:
+		pause = untrusted
+	}
+	h.failures++
+	h.next = time.Now().Add(pause)
+}
+
+// idleFor is how long a connection stays that nobody needs, and idleLook how often
+// that is looked at.
+const (
+	idleFor  = 10 * time.Minute
+	idleLook = time.Minute
+)
+
+// follow waits for the end of a connection, and ends it when nobody needs it.
+func (h *host) follow(up *link) {
+	ticker := time.NewTicker(idleLook)
+	defer ticker.Stop()
+	for !up.client.Gone() {
+		select {
+		case <-up.client.Done():
+		case <-ticker.C:
+			if h.idle() {
+				up.close()
+			}
+		}
+	}
+	up.close()
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.drop()
+}
+
+// idle tells whether nobody has runs on the machine or asked for it of late.
+func (h *host) idle() bool {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	return len(h.open) == 0 && time.Since(h.used) > idleFor
+}
+
+// drop forgets a connection that is lost. The next one is made when somebody needs
+// it; who has runs there need not wait to learn that they cannot be reached.
+func (h *host) drop() {
+	if h.link == nil || !h.link.client.Gone() {
+		return
+	}
+	h.link = nil
+	clear(h.code) // who knows what is there when it comes back
+	if len(h.open) > 0 {
+		h.fault = fmt.Errorf("%s: the connection was lost", h.address)
+	}
+}
+
+func (h *host) close() {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if h.link != nil {
+		h.link.close()
+	}
+}
+
+// told notes what an answer said about the machine.
+func (h *host) told(facts agent.Facts) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.facts, h.heard = facts, time.Now()
+}
+
+// silence is for how long nobody has heard of the machine, as far as this process
+// knows.
+func (h *host) silence() time.Duration {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	return time.Since(h.heard)
+}
+
+// saw notes whether a run is over.
+func (h *host) saw(key trial.Key, over bool) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if over {
+		delete(h.open, key)
+	} else {
+		h.open[key] = true
+	}
+}
+
+// target is how to log in, by what the experiment says now: a person may have
+// mended a password meanwhile.
+func (h *host) target() ssh.Target {
+	h.mutex.Lock()
+	experiment, m := h.experiment, h.machine
+	h.mutex.Unlock()
+	if experiment != "" {
+		if fresh, err := h.platform.machine(experiment, h.address); err == nil {
+			m = fresh
+		}
+	}
+	socket, _ := h.platform.LookupEnv(experiment, "SSH_AUTH_SOCK")
+	return ssh.Target{
+		Host: m.Host, Port: m.Port, User: m.User, Password: m.Password, KeyFile: m.KeyFile, Passphrase: m.Passphrase,
+		ConfigFile: m.configuration, AgentSocket: socket,
+	}
+}
+
+// faultAt gives an error about a machine the code that says what to do.
+func faultAt(verb string, address Address, err error) error {
+	var known *platforms.Error
+	var refused *ssh.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &known):
+		return platforms.Errorf(known.Code, verb, "%s: %w", address, known.Err)
+	case errors.As(err, &refused) && refused.Kind != ssh.Unreachable:
+		return platforms.Errorf(platforms.Denied, verb, "%w", err)
+	case errors.As(err, &refused):
+		return platforms.Errorf(platforms.Transient, verb, "%w", err)
+	}
+	if strings.HasPrefix(err.Error(), address.String()) {
+		return platforms.Errorf(platforms.Transient, verb, "%w", err) // says it already
+	}
+	return platforms.Errorf(platforms.Transient, verb, "%s: %w", address, err)
+}
+
+// plain puts an error into words that stay the same from try to try: a connection's
+// own end has another number each time.
+func plain(address Address, err error) error {
+	var operation *net.OpError
+	switch {
+	case errors.As(err, &operation):
+		return fmt.Errorf("%s: %s: %w", address, operation.Op, operation.Err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s does not answer", address)
+	}
+	return err
+}

@@ -1,0 +1,321 @@
+package remote_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/platforms/remote"
+	"github.com/perennial-ml/perennial/testsuite/platformtest"
+	"github.com/perennial-ml/perennial/testsuite/sshlab"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+var runner []byte
+
+func TestMain(m *testing.M) {
+	directory, err := os.MkdirTemp("", "remote-test-")
+	if err == nil {
+		runner, err = buildRunner(filepath.Join(directory, "perennial-runner"))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(directory)
+	os.Exit(code)
+}
+
+func buildRunner(path string) ([]byte, error) {
+	build := exec.Command("go", "build", "-o", path, "github.com/perennial-ml/perennial/runner/perennial-runner")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+}
+
+func runnerFor(system, processor string) ([]byte, error) {
+	if system != "linux" || processor != "amd64" && processor != "arm64" {
+		return nil, errors.New("no such runner")
+	}
+	return runner, nil
+}
+
+// entry is one machine of an experiment file.
+type entry map[string]any
+
+// sectionOf is the platform's section for these machines of a lab.
+func sectionOf(t *testing.T, lab *sshlab.Lab, keys entry, machines ...entry) json.RawMessage {
+	all := entry{"sshConfigFile": filepath.Join(lab.Home, ".ssh", "config"), "machineList": machines}
+	for key, value := range keys {
+		all[key] = value
+	}
+	section, err := json.Marshal(all)
+	require.NoError(t, err)
+	return section
+}
+
+func open(state string, section json.RawMessage) platforms.Platform {
+	return remote.New(remote.Options{
+		StateDirectory: state, Runner: runnerFor,
+		Sections: func(string) ([]json.RawMessage, error) { return []json.RawMessage{section}, nil },
+	})
+}
+
+func TestConformance(t *testing.T) {
+	lab := sshlab.One(t, sshlab.Spec{})
+	platformtest.Run(t, func(t *testing.T) platformtest.Subject {
+		state := t.TempDir()
+		section := sectionOf(t, lab, nil, entry{"host": lab.Hosts[0].Name})
+		return platformtest.Subject{
+			Open: func(*testing.T) platforms.Platform { return open(state, section) },
+			Job: func(t *testing.T, key trial.Key, behaviour platformtest.Behaviour) platforms.Job {
+				job := platformtest.ShellJob(t, key, behaviour)
+				job.Options = section
+				return job
+			},
+		}
+	})
+}
+
+// site is a platform on one sshd, and a job for it.
+type site struct {
+	platforms.Platform
+	t   *testing.T
+	lab *sshlab.Lab
+	job platforms.Job
+}
+
+func newSite(t *testing.T, keys entry, machines ...entry) *site {
+	s := &site{t: t, lab: sshlab.One(t, sshlab.Spec{})}
+	for _, machine := range machines {
+		machine["host"] = s.lab.Hosts[0].Name
+	}
+	section := sectionOf(t, s.lab, keys, machines...)
+	s.Platform = open(t.TempDir(), section)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	s.job = platformtest.ShellJob(t, trial.Key{Experiment: trial.NewExperimentID(), Attempt: 1}, platformtest.Behaviour{})
+	s.job.Options = section
+	return s
+}
+
+// prepare has the job run code that was prepared, with one file of this content.
+func (s *site) prepare(content string) {
+	s.t.Helper()
+	code := s.t.TempDir()
+	require.NoError(s.t, os.WriteFile(filepath.Join(code, "data"), []byte(content), 0o644))
+	var err error
+	s.job.Workspace, err = s.Prepare(s.t.Context(), platforms.Bundle{Experiment: s.job.Key.Experiment, CodeDirectory: code})
+	require.NoError(s.t, err)
+}
+
+// run runs a command to its end and returns what it printed.
+func (s *site) run(command string) string {
+	s.t.Helper()
+	s.job.Command = command
+	s.job.Key.Sequence++
+	handle, err := s.Submit(s.t.Context(), s.job)
+	require.NoError(s.t, err)
+	require.Eventually(s.t, func() bool {
+		reports, err := s.Poll(s.t.Context(), []platforms.Handle{handle})
+		require.NoError(s.t, err)
+		return reports[0].Phase == platforms.Exited
+	}, time.Minute, 10*time.Millisecond)
+	return s.log(handle, 0)
+}
+
+func (s *site) log(handle platforms.Handle, from int64) string {
+	s.t.Helper()
+	stream, err := s.Platform.(platforms.WithLogs).Logs(s.t.Context(), handle, "stdout")
+	require.NoError(s.t, err)
+	defer stream.Close()
+	_, err = stream.(io.Seeker).Seek(from, io.SeekStart)
+	require.NoError(s.t, err)
+	content, err := io.ReadAll(stream)
+	require.NoError(s.t, err)
+	return string(content)
+}
+
+func TestEveryTrialRunsInItsOwnCopyOfTheCodeAsItWasPrepared(t *testing.T) {
+	s := newSite(t, nil, entry{})
+	s.prepare("before\n")
+	require.Equal(t, "before\n", s.run("cat data; echo changed >data"))
+	require.Equal(t, "before\n", s.run("cat data"))
+}
+
+func TestInReuseModeTheTrialsOfAMachineShareTheCode(t *testing.T) {
+	s := newSite(t, entry{"reuseMode": true}, entry{})
+	s.prepare("before\n")
+	require.Equal(t, "before\n", s.run("cat data; echo changed >data"))
+	require.Equal(t, "changed\n", s.run("cat data"))
+}
+
+func TestCodeThatSomebodyRemovedIsBroughtAgain(t *testing.T) {
+	s := newSite(t, nil, entry{})
+	s.prepare("code\n")
+	require.Equal(t, "code\n", s.run("cat data"))
+	require.NoError(t, os.RemoveAll(filepath.Join(s.lab.Hosts[0].Home(), ".perennial", "code")))
+	require.Equal(t, "code\n", s.run("cat data"))
+}
+
+func TestAMachinesOwnKeysReachTheTrial(t *testing.T) {
+	s := newSite(t, nil, entry{"pythonPath": "/opt/venv/bin", "preCommand": "export BEFORE=yes"})
+	said := s.run(`echo "$PATH $BEFORE $NNI_PLATFORM"`)
+	require.True(t, strings.HasPrefix(said, "/opt/venv/bin:/"), said)
+	require.True(t, strings.HasSuffix(said, " yes remote\n"), said)
+}
+
+func TestALogIsReadFromWhereOneWantsIt(t *testing.T) {
+	s := newSite(t, nil, entry{})
+	require.Equal(t, "first\nsecond\n", s.run("echo first; echo second"))
+	handles, err := s.List(t.Context(), s.job.Key.Experiment)
+	require.NoError(t, err)
+	require.Equal(t, "second\n", s.log(handles[0], 6))
+	_, err = s.Platform.(platforms.WithLogs).Logs(t.Context(), platforms.Handle{Key: trial.Key{Experiment: "nowhere"}}, "stdout")
+	require.Equal(t, platforms.NotFound, platforms.CodeOf(err))
+}
+
+func TestTrialsAreSpreadOverMachinesAndTheNextAttemptMayMove(t *testing.T) {
+	s := newSite(t, nil, entry{"directory": "~/one"}, entry{"directory": "~/two"}, entry{"directory": "~/three"})
+	s.prepare("code")
+	s.job.Command = "sleep 3600"
+	counts := map[string]int{}
+	for sequence := range 6 {
+		s.job.Key.Sequence = sequence
+		handle, err := s.Submit(t.Context(), s.job)
+		require.NoError(t, err)
+		counts[directoryIn(t, handle)]++
+	}
+	require.Equal(t, map[string]int{"~/one": 2, "~/two": 2, "~/three": 2}, counts)
+	s.endAll()
+}
+
+func directoryIn(t *testing.T, handle platforms.Handle) string {
+	var data struct{ Directory string }
+	require.NoError(t, json.Unmarshal(handle.Data, &data))
+	return data.Directory
+}
+
+func (s *site) endAll() {
+	handles, err := s.List(s.t.Context(), s.job.Key.Experiment)
+	require.NoError(s.t, err)
+	for _, handle := range handles {
+		require.NoError(s.t, s.Cancel(s.t.Context(), handle, trial.Intent{Cause: trial.CauseUser}))
+	}
+	require.Eventually(s.t, func() bool {
+		reports, err := s.Poll(s.t.Context(), handles)
+		require.NoError(s.t, err)
+		return !slices.ContainsFunc(reports, func(r platforms.Report) bool { return !r.Phase.Definite() })
+	}, time.Minute, 10*time.Millisecond)
+}
+
+func TestTheEndOfARunIsToldWithoutBeingAskedForAlsoByANewConnection(t *testing.T) {
+	s := newSite(t, nil, entry{})
+	ends := s.Platform.(platforms.WithEnds).Ends()
+	s.job.Command = "exit 3"
+	_, err := s.Submit(t.Context(), s.job)
+	require.NoError(t, err)
+	requireTold(t, ends, s.job.Key)
+	s.job.Key.Sequence, s.job.Command = 1, "while [ ! -e gate ]; do sleep 0.02; done"
+	handle, err := s.Submit(t.Context(), s.job)
+	require.NoError(t, err)
+	again := open(t.TempDir(), s.job.Options)
+	defer again.Close()
+	reports, err := again.Poll(t.Context(), []platforms.Handle{handle})
+	require.NoError(t, err)
+	require.Equal(t, platforms.Running, reports[0].Phase)
+	require.NoError(t, os.WriteFile(filepath.Join(s.job.Workspace.Directory, "gate"), nil, 0o600))
+	requireTold(t, again.(platforms.WithEnds).Ends(), s.job.Key)
+}
+
+func requireTold(t *testing.T, ends <-chan trial.Key, key trial.Key) {
+	t.Helper()
+	select {
+	case told := <-ends:
+		require.Equal(t, key, told)
+	case <-time.After(time.Minute):
+		require.Fail(t, "nothing was told")
+	}
+}
+
+func TestCodeThatNobodyUsesIsRemovedFromTheMachine(t *testing.T) {
+	s := newSite(t, nil, entry{})
+	s.prepare("code")
+	s.run("true")
+	kept := filepath.Join(s.lab.Hosts[0].Home(), ".perennial", "code", s.job.Workspace.Hash)
+	require.DirExists(t, kept)
+	cleaning := s.Platform.(platforms.WithCleanup)
+	require.NoError(t, cleaning.CleanUp(t.Context(), "another"))
+	require.DirExists(t, kept)
+	require.NoError(t, cleaning.CleanUp(t.Context(), s.job.Key.Experiment))
+	require.NoDirExists(t, kept)
+}
+
+func TestAMachineWithoutARunnerForItSaysSo(t *testing.T) {
+	s := newSite(t, nil, entry{})
+	s.Platform = remote.New(remote.Options{
+		StateDirectory: t.TempDir(), Sections: func(string) ([]json.RawMessage, error) { return []json.RawMessage{s.job.Options}, nil },
+		Runner: func(string, string) ([]byte, error) { return nil, errors.New("built without a runner") },
+	})
+	defer s.Close()
+	_, err := s.Submit(t.Context(), s.job)
+	require.Equal(t, platforms.Denied, platforms.CodeOf(err))
+	require.ErrorContains(t, err, "host0: built without a runner")
+	require.Equal(t, "runner-missing", s.Platform.(platforms.WithProbe).Probe(t.Context())[0].Code)
+}
+
+func TestADirectoryThatCannotBeUsedIsNamedWithTheWayOut(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	s := newSite(t, nil, entry{"directory": file + "/below"})
+	_, err := s.Submit(t.Context(), s.job)
+	require.Equal(t, platforms.Transient, platforms.CodeOf(err))
+	require.ErrorContains(t, err, "our directory there cannot be written")
+	require.ErrorContains(t, err, "by the machine's key directory")
+}
+
+func TestARunnerThatWasDamagedIsBroughtAgain(t *testing.T) {
+	s := newSite(t, nil, entry{})
+	require.Equal(t, "well\n", s.run("echo well"))
+	require.NoError(t, s.Close())
+	found, err := filepath.Glob(filepath.Join(s.lab.Hosts[0].Home(), ".perennial", "runner", "perennial-runner-*"))
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	padded := append(slices.Clone(runner), 0) // still a program
+	require.NoError(t, os.Remove(found[0]))
+	require.NoError(t, os.WriteFile(found[0], padded, 0o700))
+	s.Platform = open(t.TempDir(), s.job.Options)
+	s.job.Key.Sequence++
+	_, err = s.Submit(t.Context(), s.job)
+	require.ErrorContains(t, err, "was damaged")
+	require.Eventually(t, func() bool {
+		_, err = s.Submit(t.Context(), s.job)
+		return err == nil
+	}, time.Minute, 50*time.Millisecond)
+}
+
+func TestSectionsThatMakeNoSenseAreRefusedInWords(t *testing.T) {
+	for section, words := range map[string]string{
+		`{}`:                               "at least one machine",
+		`{"machineList":[{"user":"ada"}]}`: "has no host",
+		`{"machineList":[{"host":"a"},{"host":"a"}]}`:        "machine a is there twice",
+		`{"machineList":[{"host":"a","directory":"below"}]}`: "must begin with / or ~/",
+	} {
+		require.ErrorContains(t, remote.CheckOptions(json.RawMessage(section)), words)
+	}
+	require.NoError(t, remote.CheckOptions(json.RawMessage(`{"machineList":[{"host":"a"},{"host":"a","port":2222}],"nniManagerIp":"10.0.0.1"}`)))
+}

@@ -1,0 +1,113 @@
+package remote
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/metrics"
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/runner/agent"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+func placed() placement {
+	return placement{Key: trial.Key{Experiment: "abcdefgh", Attempt: 1}, Address: Address{Host: "gpu1"}, Site: "site", Boot: "boot"}
+}
+
+// silentFor is a platform whose only machine has not been heard of for so long.
+func silentFor(t *testing.T, silence time.Duration, section string) (*platform, *host) {
+	p := New(Options{StateDirectory: t.TempDir(), Sections: func(string) ([]json.RawMessage, error) {
+		return []json.RawMessage{json.RawMessage(section)}, nil
+	}}).(*platform)
+	h := newHost(p, machine{Address: Address{Host: "gpu1"}}, "abcdefgh")
+	h.heard = time.Now().Add(-silence)
+	p.hosts[h.address] = h
+	return p, h
+}
+
+func TestASilentMachineMakesItsRunsUnreachableForEverByDefault(t *testing.T) {
+	p, h := silentFor(t, 10000*time.Hour, `{"machineList":[{"host":"gpu1"}]}`)
+	report := p.silent(h, []placement{placed()}, errors.New("no route to host"))[0]
+	require.Equal(t, platforms.Unreachable, report.Phase)
+	require.Equal(t, "no route to host", report.Reason.Text)
+}
+
+func TestASilentMachinesRunsAreLostWhenHostLostAfterAndAMarginHavePassed(t *testing.T) {
+	const section = `{"machineList":[{"host":"gpu1"}],"hostLostAfter":600}`
+	p, h := silentFor(t, 10*time.Minute+lostMargin/2, section)
+	require.Equal(t, platforms.Unreachable, p.silent(h, []placement{placed()}, errors.New("down"))[0].Phase)
+	p, h = silentFor(t, 11*time.Minute, section)
+	report := p.silent(h, []placement{placed()}, errors.New("down"))[0]
+	require.Equal(t, platforms.Lost, report.Phase)
+	require.Equal(t, "host-lost", report.Reason.Code)
+	_, _, err := p.Collect(t.Context(), placed().handle(), "")
+	require.Equal(t, platforms.NotFound, platforms.CodeOf(err), "and its journal is not waited for")
+}
+
+func TestWhatIsMissingIsLostOnlyIfTheMachineWasStartedAnewSince(t *testing.T) {
+	for name, wanted := range map[string]platforms.Phase{"site": platforms.Absent, "elsewhere": platforms.Unreachable} {
+		report := platforms.Report{Phase: platforms.Absent}
+		judgeAbsence(&report, placed(), agent.Welcome{Site: name, Boot: "boot"})
+		require.Equal(t, wanted, report.Phase)
+	}
+	report := platforms.Report{Phase: platforms.Absent}
+	judgeAbsence(&report, placed(), agent.Welcome{Site: "elsewhere", Boot: "another"})
+	require.Equal(t, platforms.Lost, report.Phase)
+	require.Equal(t, "machine-rebooted", report.Reason.Code)
+}
+
+func TestMachinesWithFreeGPUsComeFirstThenIdleOnesThenThoseWithFewTrials(t *testing.T) {
+	name := func(name string) *host { return &host{address: Address{Host: name}} }
+	hosts := sorted([]rated{
+		{name("overloaded"), 1, 2, 0, 0}, {name("busy"), 1, 0, 3, 0}, {name("second"), 1, 0, 1, 1},
+		{name("first"), 1, 0, 1, 0}, {name("GPUs"), 4, 9, 9, 9},
+	})
+	var names []string
+	for _, h := range hosts {
+		names = append(names, h.address.Host)
+	}
+	require.Equal(t, []string{"GPUs", "first", "second", "busy", "overloaded"}, names)
+}
+
+func TestWhatCameWithAPollIsCollectedOnceAndInOrder(t *testing.T) {
+	var j journals
+	key := trial.Key{Experiment: "abcdefgh"}
+	require.Nil(t, j.cursor(key))
+	_, known := j.take(key, "")
+	require.False(t, known)
+	j.reached(key, "")
+	require.Equal(t, platforms.Cursor(""), *j.cursor(key))
+	j.put(key, "", agent.Finding{Asked: true, Whole: true, Records: []metrics.Record{{Number: 1}}, Next: "9"})
+	_, known = j.take(key, "5")
+	require.False(t, known, "another place")
+	found, known := j.take(key, "")
+	require.True(t, known)
+	require.Len(t, found.records, 1)
+	found, known = j.take(key, "9")
+	require.True(t, known)
+	require.Equal(t, piece{after: "9", next: "9"}, found)
+	_, known = j.take(key, "9")
+	require.False(t, known, "what was true then is asked for again")
+	require.Equal(t, platforms.Cursor("9"), *j.cursor(key))
+	j.put(key, "9", agent.Finding{Asked: true, Whole: true, Report: platforms.Report{Phase: platforms.Exited}})
+	_, known = j.take(key, "9")
+	require.True(t, known)
+	require.Nil(t, j.cursor(key), "what is over and read is forgotten")
+}
+
+func TestAMachineThatRefusesUsIsTriedLessAndLessOften(t *testing.T) {
+	_, h := silentFor(t, 0, "{}")
+	var last time.Duration
+	for range 12 {
+		before := time.Now()
+		h.failed(errors.New("connection refused"))
+		pause := h.next.Sub(before)
+		require.GreaterOrEqual(t, pause, last-time.Second/2)
+		last = pause
+	}
+	require.InDelta(t, longestPause, last, float64(time.Second))
+}

@@ -1,0 +1,314 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/perennial-ml/perennial/gpu"
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/runner/agent"
+	"github.com/perennial-ml/perennial/runner/runs"
+)
+
+const (
+	// firstPatience is how long a placement waits for machines that nobody tried
+	// to reach before, so that the first trials do not all go to the quickest.
+	firstPatience = 5 * time.Second
+	// roomInterval is how soon it is worth asking again for a GPU.
+	roomInterval = time.Second
+	// leastDisk is the free space, in bytes, below which a machine gets no trials.
+	leastDisk = 64 << 20
+)
+
+// Submit implements platforms.Platform. The machine is written down before it is
+// told; from then on the run is there or nowhere.
+func (p *platform) Submit(ctx context.Context, job platforms.Job) (platforms.Handle, error) {
+	s, err := p.sectionOf(job)
+	if err != nil {
+		return platforms.Handle{}, err
+	}
+	placed, err := p.placements.find(job.Key)
+	if err == nil && placed == nil {
+		placed, err = p.place(ctx, job, s)
+	}
+	if err != nil {
+		return platforms.Handle{}, runs.Fault("submit", err)
+	}
+	if placed.Never != nil {
+		return placed.handle(), nil
+	}
+	return placed.handle(), faultAt("submit", placed.Address, p.start(ctx, *placed, job, s))
+}
+
+// sectionOf is the job's own section, or the experiment's first.
+func (p *platform) sectionOf(job platforms.Job) (section, error) {
+	options := job.Options
+	if len(options) == 0 && p.Sections != nil {
+		all, err := p.Sections(job.Key.Experiment)
+		if err != nil {
+			return section{}, runs.Fault("submit", err)
+		}
+		options = slices.Concat(all, []json.RawMessage{nil})[0]
+	}
+	s, err := parse(options)
+	if err != nil {
+		return s, platforms.Errorf(platforms.Invalid, "submit", "%w", err)
+	}
+	return s, nil
+}
+
+// start has the run started on its machine, after earlier attempts elsewhere were
+// ended as far as their machines can be reached.
+func (p *platform) start(ctx context.Context, placed placement, job platforms.Job, s section) error {
+	h, err := p.hostOf(job.Key.Experiment, placed.Address)
+	if err != nil {
+		return err
+	}
+	if err := p.endElsewhere(ctx, placed); err != nil {
+		return err
+	}
+	submission := h.submission(job, s)
+	err = h.do(ctx, func(client *agent.Client) error { return h.submit(ctx, client, submission) })
+	if err == nil {
+		h.saw(job.Key, false)
+		p.journals.reached(job.Key, "")
+	}
+	return err
+}
+
+// submit has the machine start a run, and brings the code first where somebody
+// removed it there.
+func (h *host) submit(ctx context.Context, client *agent.Client, submission agent.Submission) error {
+	_, err := client.Submit(ctx, submission)
+	if !errors.Is(err, agent.ErrNoCode) {
+		return err
+	}
+	experiment, hash := submission.Job.Key.Experiment, submission.Job.Workspace.Hash
+	h.lacksCode(experiment, hash)
+	if err := h.bringCode(ctx, experiment, hash); err != nil {
+		return err
+	}
+	_, err = client.Submit(ctx, submission)
+	return err
+}
+
+// submission is what the machine is told. No secret goes there, and nothing that
+// means something on this machine only.
+func (h *host) submission(job platforms.Job, s section) agent.Submission {
+	h.mutex.Lock()
+	m := h.machine
+	h.mutex.Unlock()
+	if i := slices.IndexFunc(s.Machines, func(other machine) bool { return other.Address == m.Address }); i >= 0 {
+		m = s.Machines[i]
+	}
+	job.Options, job.EnvironmentFile, job.Directory = nil, "", ""
+	if m.PreCommand != "" {
+		job.Command = m.PreCommand + " && " + job.Command
+	}
+	return agent.Submission{Job: job, Terms: runs.Terms{
+		PathPrefix: m.PythonPath, SharedCode: s.ReuseMode, LostAfter: s.lostAfter(),
+		GPU: gpu.Request{UseActive: m.UseActiveGPU, Share: m.TrialsPerGPU, Indices: m.GPUIndices},
+	}}
+}
+
+// endElsewhere ends the attempts before this one on other machines. One that cannot
+// be reached has been given up: supersedeOn ends what is there when it comes back.
+func (p *platform) endElsewhere(ctx context.Context, placed placement) error {
+	for attempt := 1; attempt < placed.Key.Attempt; attempt++ {
+		key := placed.Key
+		key.Attempt = attempt
+		earlier, err := p.placements.find(key)
+		if err != nil {
+			return err
+		}
+		if earlier == nil || earlier.Never != nil || earlier.Address == placed.Address {
+			continue
+		}
+		if client := p.reachable(*earlier); client != nil {
+			if err := client.Supersede(ctx, key); err != nil && !errors.Is(err, agent.ErrGone) {
+				return fmt.Errorf("end attempt %d on %s: %w", attempt, earlier.Address, err)
+			}
+		}
+	}
+	return nil
+}
+
+// reachable returns the agent of a machine that has one now, else nil.
+func (p *platform) reachable(placed placement) *agent.Client {
+	h, err := p.hostOf(placed.Key.Experiment, placed.Address)
+	if err != nil {
+		return nil
+	}
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if h.link == nil {
+		h.try()
+		return nil
+	}
+	return h.link.client
+}
+
+// supersedeOn ends, on a machine that can be reached again, the attempts of which
+// there is a later one.
+func (p *platform) supersedeOn(h *host) {
+	h.mutex.Lock()
+	experiment := h.experiment
+	h.mutex.Unlock()
+	all, err := p.placements.list(experiment)
+	if err != nil {
+		return // the sweeper finds them too
+	}
+	latest := map[int]int{}
+	for _, placed := range all {
+		latest[placed.Key.Sequence] = max(latest[placed.Key.Sequence], placed.Key.Attempt)
+	}
+	for _, placed := range all {
+		if placed.Address == h.address && placed.Key.Attempt < latest[placed.Key.Sequence] {
+			if client := p.reachable(placed); client != nil {
+				client.Supersede(p.ctx, placed.Key)
+			}
+		}
+	}
+}
+
+// place chooses a machine for an attempt that has none, brings it the code and
+// writes the choice down.
+func (p *platform) place(ctx context.Context, job platforms.Job, s section) (*placement, error) {
+	candidates, faults := p.candidates(ctx, job, s)
+	for _, h := range candidates {
+		placed, err := p.placeOn(ctx, h, job, s)
+		if err == nil {
+			return placed, nil
+		}
+		faults = append(faults, faultAt("submit", h.address, err))
+	}
+	return nil, worst("submit", faults)
+}
+
+func (p *platform) placeOn(ctx context.Context, h *host, job platforms.Job, s section) (*placement, error) {
+	up, err := h.up(ctx)
+	if err == nil && job.Workspace.Hash != "" {
+		err = h.bringCode(ctx, job.Key.Experiment, job.Workspace.Hash)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if request, wanted := runs.GPURequest(job, h.submission(job, s).Terms); wanted {
+		if err := up.client.Reserve(ctx, job.Key, request); err != nil {
+			return nil, err
+		}
+	}
+	h.saw(job.Key, false) // the next placement counts it
+	placed, err := p.placements.add(placement{Key: job.Key, Address: h.address, Site: up.welcome.Site, Boot: up.welcome.Boot})
+	if err != nil || placed.Address != h.address {
+		h.saw(job.Key, true)
+	}
+	return placed, err
+}
+
+// candidates are the machines that can take a job, the best first, and why the
+// others cannot.
+func (p *platform) candidates(ctx context.Context, job platforms.Job, s section) ([]*host, []error) {
+	turn := p.turn()
+	able, faults := make([]rated, len(s.Machines)), make([]error, len(s.Machines))
+	var group sync.WaitGroup
+	for i, m := range s.Machines {
+		h := p.host(m, job.Key.Experiment)
+		group.Go(func() {
+			offer, err := h.fit(ctx, job, s)
+			able[i], faults[i] = h.rate((i+turn)%len(s.Machines), offer), faultAt("submit", h.address, err)
+		})
+	}
+	group.Wait()
+	var fit []rated
+	for i := range able {
+		if faults[i] == nil {
+			fit = append(fit, able[i])
+		}
+	}
+	return sorted(fit), slices.DeleteFunc(faults, func(err error) bool { return err == nil })
+}
+
+// fit tells why a machine cannot take a job at present, or how many GPUs it has
+// for it.
+func (h *host) fit(ctx context.Context, job platforms.Job, s section) (free int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, firstPatience)
+	defer cancel()
+	up, err := h.up(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if err := h.roomy(ctx, up.client); err != nil {
+		return 0, err
+	}
+	request, wanted := runs.GPURequest(job, h.submission(job, s).Terms)
+	if !wanted {
+		return 0, nil
+	}
+	offer, err := up.client.Offer(ctx, request)
+	if err == nil && offer.Reason != "" {
+		err = &platforms.Error{Code: platforms.Exhausted, Verb: "submit", After: roomInterval, Err: errors.New(offer.Reason)}
+	}
+	return offer.Free, err
+}
+
+// roomy tells whether a machine has no room on its disk.
+func (h *host) roomy(ctx context.Context, client *agent.Client) error {
+	h.mutex.Lock()
+	facts := h.facts
+	h.mutex.Unlock()
+	if facts.Cores == 0 {
+		var err error
+		if facts, err = client.Facts(ctx); err != nil {
+			return err
+		}
+		h.told(facts)
+	}
+	if facts.DiskFree < leastDisk {
+		return platforms.Errorf(platforms.Exhausted, "submit", "only %d MiB are free on its disk: make room and it gets trials again", facts.DiskFree>>20)
+	}
+	return nil
+}
+
+// turn differs from call to call, so that ties take turns.
+func (p *platform) turn() int {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.turns++
+	return p.turns
+}
+
+// rated is a machine with what speaks for and against it.
+type rated struct {
+	host     *host
+	free     int // GPUs that the job could have
+	overload int // whole times that its load exceeds its cores
+	trials   int // of ours that run there
+	turn     int
+}
+
+func (h *host) rate(turn, free int) rated {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	return rated{h, free, int(h.facts.Load / float64(max(1, h.facts.Cores))), len(h.open), turn}
+}
+
+// sorted puts machines with more free GPUs first, then idle ones before overloaded
+// ones, then those with fewer trials; ties take turns.
+func sorted(all []rated) []*host {
+	slices.SortStableFunc(all, func(a, b rated) int {
+		return cmp.Or(cmp.Compare(b.free, a.free), cmp.Compare(a.overload, b.overload),
+			cmp.Compare(a.trials, b.trials), cmp.Compare(a.turn, b.turn))
+	})
+	var hosts []*host
+	for _, r := range all {
+		hosts = append(hosts, r.host)
+	}
+	return hosts
+}

@@ -1,0 +1,48 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/perennial-ml/perennial/codedir"
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/runner/rundir"
+)
+
+// codeOf returns the directory that the command of a run works in: the workspace
+// itself, or the run's own copy of a snapshot. The code was there when the
+// experiment began, so a mount that is away, or a right that was taken, is waited
+// for: it must not fail every trial that comes meanwhile.
+func codeOf(ctx context.Context, run rundir.Run, job launching) (string, error) {
+	workspace := job.Workspace
+	if err := CheckCode(workspace.Directory); err != nil {
+		return "", platforms.Errorf(platforms.Transient, "submit", "%w", err)
+	}
+	if workspace.Hash == "" || job.SharedCode {
+		return workspace.Directory, nil
+	}
+	return run.Path("code"), codedir.Copy(ctx, workspace.Directory, run.Path("code"))
+}
+
+// CheckCode tells what is wrong with a directory that commands shall run in.
+func CheckCode(directory string) error {
+	info, err := os.Stat(directory)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("trialCodeDirectory %s does not exist", directory)
+	}
+	if err != nil {
+		return fmt.Errorf("trialCodeDirectory cannot be read: %w", err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("trialCodeDirectory %s is not a directory", directory)
+	}
+	if err := unix.Access(directory, unix.R_OK|unix.X_OK); err != nil {
+		return fmt.Errorf("trialCodeDirectory %s cannot be read, give its user the right to: %w", directory, err)
+	}
+	return nil
+}

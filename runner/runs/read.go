@@ -1,0 +1,76 @@
+package runs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+
+	"github.com/perennial-ml/perennial/metrics"
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/runner/rundir"
+)
+
+// Collect returns journal records that follow the cursor, a byte offset of the
+// journal, and the cursor after them. None means that there is nothing more at
+// present.
+func (m *Machine) Collect(ref Ref, after platforms.Cursor) ([]metrics.Record, platforms.Cursor, error) {
+	run, err := m.find(ref)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, after, nil
+	}
+	if err != nil {
+		return nil, after, fault("collect", err)
+	}
+	offset, err := offsetOf(after)
+	if err != nil {
+		return nil, after, err
+	}
+	records, next, err := metrics.ReadJournal(run.Path(rundir.JournalFile), offset)
+	if errors.Is(err, metrics.ErrNoJournal) {
+		// Whatever spoiled it, such as a power cut: trying again mends nothing.
+		return nil, after, platforms.Errorf(platforms.NotFound, "collect", "%w", err)
+	}
+	if err != nil || len(records) == 0 {
+		return nil, after, fault("collect", err)
+	}
+	return records, platforms.Cursor(strconv.FormatInt(next, 10)), nil
+}
+
+func offsetOf(cursor platforms.Cursor) (int64, error) {
+	if cursor == "" {
+		return 0, nil
+	}
+	offset, err := strconv.ParseInt(string(cursor), 10, 64)
+	if err != nil || offset < 0 {
+		return 0, platforms.Errorf(platforms.Invalid, "collect", "%q is no cursor of this platform", cursor)
+	}
+	return offset, nil
+}
+
+var streams = []string{rundir.Stdout, rundir.Stderr, rundir.TrialLog}
+
+// Logs opens what a run printed, one of "stdout", "stderr" and "trial.log". A
+// stream that does not exist yet is empty.
+func (m *Machine) Logs(ref Ref, stream string) (io.ReadCloser, error) {
+	if !slices.Contains(streams, stream) {
+		return nil, platforms.Errorf(platforms.NotFound, "logs", "there is no stream %q, only %v", stream, streams)
+	}
+	run, err := m.find(ref)
+	if err == nil {
+		var file *os.File
+		if file, err = os.Open(run.Path(stream)); err == nil {
+			return file, nil
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return io.NopCloser(eof{}), nil
+	}
+	return nil, fault("logs", err)
+}
+
+type eof struct{}
+
+func (eof) Read([]byte) (int, error) { return 0, io.EOF }

@@ -1,0 +1,87 @@
+package runs
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/runner/rundir"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// neverStarted is the exit code of a run whose intent came before its start.
+const neverStarted = -1
+
+// Report says how a run is. Output is its directory.
+func (m *Machine) Report(ref Ref) platforms.Report {
+	run, err := m.find(ref)
+	if errors.Is(err, fs.ErrNotExist) {
+		return platforms.Report{Key: ref.Key, Phase: platforms.Absent}
+	}
+	var seen rundir.Observation
+	if err == nil {
+		seen, err = run.Observe()
+	}
+	report := platforms.Report{Key: ref.Key, Output: run.Directory}
+	if err != nil {
+		report.Phase, report.Reason = platforms.Unreachable, trial.Reason{Code: "unreadable", Text: err.Error()}
+		return report
+	}
+	if seen.Held {
+		run.Contact()
+	}
+	describe(&report, seen)
+	return report
+}
+
+// describe is the table in package rundir's comment.
+func describe(report *platforms.Report, seen rundir.Observation) {
+	report.Intent = seen.Intent
+	if seen.Process != nil {
+		report.Started = seen.Process.Started
+	}
+	switch {
+	case seen.Held && report.Started.IsZero():
+		report.Phase, report.Reason = platforms.Waiting, trial.Reason{Code: "starting", Text: "its runner is starting"}
+	case seen.Held:
+		report.Phase = platforms.Running
+	case seen.Exit != nil:
+		ended(report, *seen.Exit)
+	case seen.Process != nil && seen.Process.Elsewhere():
+		report.Phase, report.Reason = platforms.Unreachable, trial.Reason{Code: "other-machine",
+			Text: "it was started on another machine, and only that one can tell what became of it"}
+	case seen.Process != nil:
+		report.Phase, report.Reason = platforms.Lost, lossReason(*seen.Process)
+	case seen.Intent != nil:
+		report.Phase = platforms.Exited
+		report.Exit = &trial.Exit{Code: neverStarted, Text: "never started: it was cancelled before"}
+	default:
+		report.Phase, report.Reason = platforms.Absent, trial.Reason{Code: "half-made", Text: "its submission was interrupted"}
+	}
+}
+
+func ended(report *platforms.Report, exit rundir.ExitRecord) {
+	report.Phase = platforms.Exited
+	report.Exit = &exit.Exit
+	report.Intent = exit.Intent
+	report.Started, report.Ended = exit.Started, exit.Ended
+}
+
+func lossReason(process rundir.Process) trial.Reason {
+	if process.Rebooted() {
+		return trial.Reason{Code: "machine-rebooted", Text: "the machine went down while it ran"}
+	}
+	return trial.Reason{Code: "runner-died", Text: "its runner died while it ran"}
+}
+
+// Live tells whether somebody starts or runs a run, by its claim alone.
+func (m *Machine) Live(ref Ref) (bool, error) {
+	run, err := m.find(ref)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return run.Held()
+}
