@@ -154,8 +154,6 @@ func (a *Activities) submit(ctx context.Context, key trial.Key) (over bool, err 
 // submitUnlessUnwanted makes one try. What shall end is cancelled instead: then
 // no late Submit starts it, and the platform can tell that it is over.
 func (a *Activities) submitUnlessUnwanted(ctx context.Context, key trial.Key) error {
-	ctx, cancel := context.WithTimeout(ctx, PlatformTimeout)
-	defer cancel()
 	_, unwanted, err := a.intent(ctx, key)
 	switch {
 	case err != nil:
@@ -216,12 +214,20 @@ func (a *Activities) launch(ctx context.Context, key trial.Key) error {
 	if err != nil {
 		return err
 	}
-	handle, err := platform.Submit(ctx, job)
+	handle, err := submitInTime(ctx, platform, job)
 	if err != nil {
 		reason := trial.Reason{Code: "submit-" + string(platforms.CodeOf(err)), Text: err.Error()}
 		return errors.Join(err, a.Record.SubmitFailed(ctx, key, reason))
 	}
 	return a.keep(ctx, handle)
+}
+
+// submitInTime bounds the platform's work alone: that it took too long is a reason
+// to wait, which is still to be written down.
+func submitInTime(ctx context.Context, platform Platform, job platforms.Job) (platforms.Handle, error) {
+	ctx, cancel := context.WithTimeout(ctx, PlatformTimeout)
+	defer cancel()
+	return platform.Submit(ctx, job)
 }
 
 func (a *Activities) keep(ctx context.Context, handle platforms.Handle) error {
@@ -293,7 +299,7 @@ func (a *Activities) sweep(ctx context.Context, platform Platform, attempt recor
 	if err != nil {
 		return err
 	}
-	return temporalError(platform.Cancel(ctx, handle, trial.Intent{Cause: trial.CauseSuperseded}))
+	return temporalError(cancelInTime(ctx, platform, handle, trial.Intent{Cause: trial.CauseSuperseded}))
 }
 
 // CancelTrial has a platform end an attempt on behalf of whoever the record says
@@ -317,12 +323,21 @@ func (a *Activities) CancelTrial(ctx context.Context, key trial.Key) error {
 	if err != nil {
 		return err
 	}
-	if err := platform.Cancel(ctx, handle, intent); err != nil || attempt.Handle != nil {
+	if err := cancelInTime(ctx, platform, handle, intent); err != nil {
 		return temporalError(err)
 	}
-	// The cancelled run may never have been started: with a handle, the poller
-	// can tell.
+	// The cancelled run may never have been started: with a handle, the poller can
+	// tell. One that a Submit has brought meanwhile says more.
+	if attempt, err = a.Record.Attempt(ctx, key); err != nil || attempt.Handle != nil {
+		return err
+	}
 	return a.keep(ctx, handle)
+}
+
+func cancelInTime(ctx context.Context, platform Platform, handle platforms.Handle, intent trial.Intent) error {
+	ctx, cancel := context.WithTimeout(ctx, PlatformTimeout)
+	defer cancel()
+	return platform.Cancel(ctx, handle, intent)
 }
 
 // intent is why an attempt shall end: by its decision, else with its experiment.

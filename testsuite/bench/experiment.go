@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"os"
@@ -21,11 +22,24 @@ var (
 type Work struct {
 	Trials, Concurrency int
 	Python              string // the interpreter of trials that import NNI; empty: trials are empty
-	directory           string
+	// Service are lines of trainingService, and what may follow it, instead of
+	// "platform: local"; Ledger is then a path that is the same wherever trials run.
+	Service, Ledger string
+	Script          string // instead of trial.sh
+	directory       string
 }
 
-func (w Work) ledger() string { return filepath.Join(w.directory, "ledger") }
-func (w Work) file() string   { return filepath.Join(w.directory, "experiment.yml") }
+func (w Work) ledger() string {
+	if w.Ledger != "" {
+		return w.Ledger
+	}
+	return filepath.Join(w.directory, "ledger")
+}
+
+// code is apart from what changes, since it is copied to where trials run.
+func (w Work) code() string { return filepath.Join(w.directory, "code") }
+
+func (w Work) file() string { return filepath.Join(w.directory, "experiment.yml") }
 
 // write puts the files into a directory of their own.
 func (w Work) write(channel string) error {
@@ -34,21 +48,20 @@ func (w Work) write(channel string) error {
 		command = w.Python + " trial.py " + w.ledger()
 	}
 	files := map[string]string{
-		"trial.sh": emptyTrial, "trial.py": importingTrial,
+		"code/trial.sh": cmp.Or(w.Script, emptyTrial), "code/trial.py": importingTrial,
 		"space.json": `{"x": {"_type": "uniform", "_value": [0, 1]}}` + "\n",
 		"experiment.yml": fmt.Sprintf(`experimentName: bench
 searchSpaceFile: space.json
 trialCommand: %s
-trialCodeDirectory: .
+trialCodeDirectory: code
 trialConcurrency: %d
 maxTrialNumber: %d
 tuner:
   name: Random
 trainingService:
-  platform: local
-`, command, w.Concurrency, w.Trials),
+%s`, command, w.Concurrency, w.Trials, cmp.Or(w.Service, "  platform: local\n")),
 	}
-	if err := os.MkdirAll(w.directory, 0o755); err != nil {
+	if err := os.MkdirAll(w.code(), 0o755); err != nil {
 		return err
 	}
 	for name, content := range files {

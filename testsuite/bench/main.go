@@ -32,7 +32,7 @@ var (
 
 func main() {
 	plan := full
-	parts := flag.String("parts", "empty,kept,import,warm,split,long", "what to measure")
+	parts := flag.String("parts", "empty,kept,import,warm,split,long,remote", "what to measure")
 	small := flag.Bool("quick", false, "measure little: to see that everything works")
 	starter := flag.String("starter", "bin/starter", "the program under test")
 	venv := flag.String("venv", "", "a Python environment with nni 3.0; empty: one is made from PyPI")
@@ -107,7 +107,7 @@ func (b *Bench) close(keep bool) {
 
 func (b *Bench) run(plan Plan, parts []string) error {
 	measure := map[string]func(Plan) error{
-		"empty": b.empty, "kept": b.kept, "import": b.imports, "warm": b.warm, "split": b.split, "long": b.long,
+		"empty": b.empty, "kept": b.kept, "import": b.imports, "warm": b.warm, "split": b.split, "long": b.long, "remote": b.remote,
 	}
 	conditions()
 	for _, part := range parts {

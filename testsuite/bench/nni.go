@@ -45,6 +45,7 @@ const (
 	nniPatience = 30 * time.Minute
 	// nniSilence is how long without a new end of a trial counts as a hang.
 	nniSilence = time.Minute
+	nniTries   = 5
 )
 
 // nniOver are the states in which NNI runs nothing more. NO_MORE_TRIAL is none:
@@ -75,7 +76,7 @@ func (n *NNI) do(arguments ...string) error {
 // measure runs an experiment to its end, with a manager of its own as NNI has it.
 func (n *NNI) measure(w Work) (f Figures, err error) {
 	watch, asked := newWatch(), uptime()
-	if err := n.do("create", "--config", w.file(), "--port", strconv.Itoa(n.port)); err != nil {
+	if err := n.create(w); err != nil {
 		return f, err
 	}
 	defer func() { err = errors.Join(err, n.do("stop", "--all")) }()
@@ -92,6 +93,21 @@ func (n *NNI) measure(w Work) (f Figures, err error) {
 	f.Parts = n.parts(manager, tuner, all)
 	f.Others = watch.others(f.used())
 	return f, errors.Join(err, n.count(&f))
+}
+
+// create starts the experiment. On a busy machine NNI's client gives its manager
+// up before that listens, and says so.
+func (n *NNI) create(w Work) (err error) {
+	for range nniTries {
+		if err = n.do("create", "--config", w.file(), "--port", strconv.Itoa(n.port)); err == nil {
+			return nil
+		}
+		say("NNI did not start: it is tried again")
+		if stopped := n.do("stop", "--all"); stopped != nil {
+			return errors.Join(err, stopped)
+		}
+	}
+	return err
 }
 
 // parts splits the processor time: the manager, the tuner, and what the runner

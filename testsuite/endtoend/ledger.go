@@ -36,6 +36,9 @@ type Plan struct {
 	Script              string // instead of the one that keeps the ledger
 	More                string // further lines of experiment.yml
 	Platform            string // lines of trainingService, instead of "platform: local"
+	// Code is a directory below the working directory in which the code lies, for
+	// trials that run elsewhere; they must see the ledger at its path all the same.
+	Code string
 }
 
 // Experiment writes the files of an experiment into the working directory and
@@ -45,7 +48,11 @@ func (h *Home) Experiment(plan Plan) string {
 	if content == "" {
 		content = strings.NewReplacer("STEPS", plan.Steps, "PAUSE", plan.Pause).Replace(script)
 	}
-	h.Write("trial.sh", content)
+	if plan.Code != "" {
+		require.NoError(h.t, os.MkdirAll(filepath.Join(h.Work, plan.Code), 0o755))
+		content = strings.Replace(content, "#!/bin/sh\n", "#!/bin/sh\nLEDGER='"+h.LedgerFile()+"'\n", 1)
+	}
+	h.Write(filepath.Join(plan.Code, "trial.sh"), content)
 	h.Write("space.json", `{"x": {"_type": "uniform", "_value": [0, 1]}, "n": {"_type": "choice", "_value": [5.0, 5, 1e3]}}`)
 	platform := plan.Platform
 	if platform == "" {
@@ -58,11 +65,11 @@ func (h *Home) Experiment(plan Plan) string {
 	return h.Write("experiment.yml", fmt.Sprintf(`experimentName: endtoend
 searchSpaceFile: space.json
 trialCommand: ./trial.sh
-trialCodeDirectory: .
+trialCodeDirectory: %s
 trialConcurrency: %d
 maxTrialNumber: %d
 trainingService:
-%s%s%s`, plan.Concurrency, plan.Trials, platform, tuner, plan.More))
+%s%s%s`, filepath.Join(".", plan.Code), plan.Concurrency, plan.Trials, platform, tuner, plan.More))
 }
 
 // LedgerFile is where trials write down what they do.

@@ -62,6 +62,42 @@ func runDigits(t *testing.T, interpreter, file string) {
 	h.RequireNothingLeft()
 }
 
+// withoutNNI is a trial that imports nni in a Python that has none: -S leaves out
+// whatever is installed.
+const withoutNNI = `#!/bin/sh
+exec python3 -S - <<'END'
+import nni
+parameters = nni.get_next_parameter()
+print(nni.__version__, nni.get_experiment_id(), nni.get_trial_id(), nni.get_sequence_id())
+for step in range(3):
+    nni.report_intermediate_result(parameters['x'] * step)
+nni.report_final_result({'default': parameters['x'], 'n': parameters['n']})
+END
+`
+
+func TestAPythonTrialNeedsNoNNI(t *testing.T) {
+	t.Parallel()
+	if err := exec.Command("python3", "-c", "").Run(); err != nil {
+		Skip(t, "there is no python3: %v", err)
+	}
+	h := NewHome(t)
+	for _, more := range []string{"", "trialModule: builtin\n"} {
+		run := h.Follow(h.Experiment(Plan{Trials: 4, Concurrency: 2, Script: withoutNNI, More: more}))
+		require.Equal(t, 4, run.Finished(Patience).Trials["SUCCEEDED"])
+		for id, exported := range h.Export(run.ID()) {
+			var parameters map[string]json.RawMessage
+			require.NoError(t, json.Unmarshal(exported.Parameter, &parameters))
+			require.Len(t, exported.Intermediate, 4)
+			require.Contains(t, exported.Value, `{"default": `)
+			require.Contains(t, h.Must("logs", run.ID(), id), "3.0+perennial "+run.ID()+" "+id)
+		}
+	}
+	run := h.Follow(h.Experiment(Plan{Trials: 1, Concurrency: 1, Script: withoutNNI, More: "trialModule: off\n"}))
+	require.Equal(t, 1, run.Finished(Patience).Trials["FAILED"])
+	require.Contains(t, h.Must("logs", run.ID(), "0", "--stderr"), "No module named 'nni'")
+	h.RequireNothingLeft()
+}
+
 func TestTheShellExampleRuns(t *testing.T) {
 	t.Parallel()
 	h := NewHome(t)
