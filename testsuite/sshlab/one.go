@@ -31,11 +31,11 @@ func One(t testing.TB, spec Spec) *Lab {
 
 // StartOne is One outside a test.
 func StartOne(fail func(error), spec Spec) (*Lab, error) {
-	base, err := os.MkdirTemp("", "perennial-sshlab-one-")
+	slot, err := takeSlot()
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{fail: fail, base: base, spawner: newSpawner()}
+	l := &Lab{fail: fail, slot: slot, base: slot.directory, spawner: newSpawner()}
 	if err := l.startOne(spec); err != nil {
 		l.Close()
 		return nil, err

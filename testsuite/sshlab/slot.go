@@ -22,7 +22,7 @@ type slot struct {
 }
 
 func takeSlot() (*slot, error) {
-	root := filepath.Join(os.TempDir(), "perennial-sshlab")
+	root := filepath.Join(os.TempDir(), fmt.Sprintf("perennial-sshlab-%d", os.Getuid()))
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return nil, err
 	}

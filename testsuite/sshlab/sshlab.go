@@ -163,11 +163,7 @@ func (l *Lab) close(failed bool, logf func(string, ...any)) {
 		}
 	}
 	l.spawner.close()
-	if l.slot != nil {
-		l.slot.release()
-		return
-	}
-	_ = os.RemoveAll(l.base)
+	l.slot.release()
 }
 
 func (l *Lab) must(err error) {

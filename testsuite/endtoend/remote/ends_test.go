@@ -50,7 +50,7 @@ func TestEarlyStopAndCancelLeaveNoProcessOfATrialWithDaemons(t *testing.T) {
 func TestACancelThatAHostMissedReachesItWhenTheLinkIsBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sshlab.Spec{}, sshlab.Spec{})
-	run := w.follow(long(2, 2))
+	run := w.follow(doomed(2, 2))
 	id := run.ID()
 	w.AwaitRunning(id, 2)
 	host := w.runnerOf(w.Trial(id, 0).ID, 1).host

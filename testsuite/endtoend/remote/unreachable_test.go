@@ -16,7 +16,7 @@ import (
 func TestStory8_TheLinkIsDownAndThenTheHostReboots(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sshlab.Spec{}, sshlab.Spec{})
-	run := w.follow(long(2, 2))
+	run := w.follow(doomed(2, 2))
 	id := run.ID()
 	w.AwaitRunning(id, 2)
 	trial := w.Trial(id, 0).ID
@@ -53,7 +53,7 @@ func TestStory8_HadItOnlyBeenTheLinkNothingIsMissing(t *testing.T) {
 func TestARebootedHostLosesItsTrialsAndTheyRunAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sshlab.Spec{}, sshlab.Spec{})
-	run := w.follow(long(2, 2))
+	run := w.follow(doomed(2, 2))
 	id := run.ID()
 	w.AwaitRunning(id, 2)
 	trial := w.Trial(id, 0).ID
@@ -69,7 +69,7 @@ func TestARebootedHostLosesItsTrialsAndTheyRunAgain(t *testing.T) {
 func TestAHostThatComesBackWithoutRoomLeavesItsTrialsToTheOther(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sshlab.Spec{}, sshlab.Spec{})
-	run := w.follow(long(2, 2))
+	run := w.follow(doomed(2, 2))
 	id := run.ID()
 	w.AwaitRunning(id, 2)
 	trial := w.Trial(id, 0).ID
@@ -87,7 +87,7 @@ func TestAHostThatComesBackWithoutRoomLeavesItsTrialsToTheOther(t *testing.T) {
 func TestAHostThatComesBackEmptyHasLostItsTrials(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sshlab.Spec{})
-	run := w.follow(long(1, 1))
+	run := w.follow(doomed(1, 1))
 	id := run.ID()
 	w.AwaitRunning(id, 1)
 	trial := w.Trial(id, 0).ID
