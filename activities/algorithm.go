@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,7 +55,8 @@ type algorithm struct {
 	failures int   // in a row
 	retry    time.Time
 
-	bell bell // rings when there may be something new of it
+	bell   bell // rings when there may be something new of it
+	logger *slog.Logger
 	// deserted says that somebody who gave up waiting wants to hear of the end.
 	deserted atomic.Bool
 
@@ -68,7 +71,7 @@ type algorithm struct {
 // needed. One that nobody uses for a while is ended, and rebuilt at its next use.
 func (a *Activities) use(at place) (*algorithm, func()) {
 	for {
-		value, _ := a.algorithms.LoadOrStore(at, &algorithm{turn: make(chan struct{}, 1)})
+		value, _ := a.algorithms.LoadOrStore(at, &algorithm{turn: make(chan struct{}, 1), logger: a.Logger})
 		if used := value.(*algorithm); used.enter() {
 			return used, func() { used.leave(func() { a.end(at, used) }) }
 		}
@@ -169,7 +172,7 @@ func (l *algorithm) try(work func() error) error {
 	if l.failure != nil && time.Now().Before(l.retry) {
 		return l.failure
 	}
-	err := work()
+	err := survived(l.logger, work)
 	if err == nil || errors.Is(err, record.ErrStopping) {
 		l.failure, l.failures = nil, 0
 		return err
@@ -178,6 +181,19 @@ func (l *algorithm) try(work func() error) error {
 	l.failure, l.retry = err, time.Now().Add(pause(l.failures))
 	l.failures++
 	return err
+}
+
+// survived does work of an algorithm's and makes an error of its panic. Where it is
+// done, in a goroutine of its own, a panic would end the host, and all experiments'
+// work with it.
+func survived(logger *slog.Logger, work func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			logger.Error("an algorithm panicked", "cause", cause, "stack", string(debug.Stack()))
+			err = fmt.Errorf("the algorithm panicked: %v", cause)
+		}
+	}()
+	return work()
 }
 
 // pause is how long to wait after so many failures before the last one.

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/perennial-ml/perennial/assessors"
@@ -39,18 +40,18 @@ func (a *Activities) Assess(ctx context.Context, id string) error {
 		default:
 			judges = append(judges, func(ctx context.Context) error { return a.assess(ctx, id, config) })
 		}
-		return all(ctx, judges)
+		return a.all(ctx, judges)
 	})
 }
 
 // all has everybody work at the same time until all are through or one fails, and
 // returns the first failure.
-func all(ctx context.Context, work []func(context.Context) error) error {
+func (a *Activities) all(ctx context.Context, work []func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	results := make(chan error, len(work))
 	for _, do := range work {
-		go func() { results <- do(ctx) }()
+		go func() { results <- survived(a.Logger, func() error { return do(ctx) }) }()
 	}
 	for range work {
 		if err := <-results; err != nil {
@@ -98,7 +99,7 @@ func (a *Activities) overhear(ctx context.Context, at place, build func() (tuner
 	for {
 		rung, judges, err := a.hear(ctx, at, build)
 		if err != nil || !judges {
-			return err
+			return a.unlessOver(ctx, at.experiment, err)
 		}
 		select {
 		case <-changed:
@@ -107,6 +108,18 @@ func (a *Activities) overhear(ctx context.Context, at place, build func() (tuner
 			return ctx.Err()
 		}
 	}
+}
+
+// unlessOver is nothing where the experiment has ended meanwhile: its process was
+// ended with it, and whoever was reading from that has nothing left to judge.
+func (a *Activities) unlessOver(ctx context.Context, experiment string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if row, lookErr := a.Record.Experiment(ctx, experiment); lookErr == nil && !row.Status.Active() {
+		return nil
+	}
+	return err
 }
 
 // hear is one turn of overhear. It tells whether there will be another, and by what
@@ -119,26 +132,27 @@ func (a *Activities) hear(ctx context.Context, at place, build func() (tuners.Tu
 	l, leave := a.use(at)
 	defer leave()
 	rung = l.bell.next()
-	var stops []bridge.Stop
+	var process bridge.Process
 	lasting := context.WithoutCancel(ctx)
 	err = l.do(ctx, nil, func() error {
 		if err := a.feed(lasting, l, at.experiment, build); err != nil {
 			return err
 		}
-		process := l.tuner.(bridge.Process)
-		stops, judges = process.Stops(), process.Judges()
+		process = l.tuner.(bridge.Process)
+		judges = process.Judges()
 		return nil
 	})
 	if err != nil {
 		a.Logger.Warn("an algorithm fails and will be rebuilt", "experiment", at.experiment, "role", at.role, "error", err)
 		return rung, false, err // what comes later is not for this call
 	}
-	for _, stop := range stops {
-		if err := a.carryOut(ctx, at.experiment, stop); err != nil {
-			return rung, false, err
-		}
+	// Taken only by who carries them out, all of them: the process does not say it
+	// again.
+	var faults []error
+	for _, stop := range process.Stops() {
+		faults = append(faults, a.carryOut(lasting, at.experiment, stop))
 	}
-	return rung, judges, nil
+	return rung, judges, errors.Join(faults...)
 }
 
 // carryOut stops a trial for a process that wanted that.

@@ -35,10 +35,7 @@ func (a *Activities) build(row record.Experiment) func() (tuners.Tuner, error) {
 			return nil, err
 		}
 		if !bridged(config.Tuner) {
-			return a.Tuners(tuners.Spec{
-				Name: config.Tuner.Name, Arguments: config.Tuner.Arguments,
-				Space: config.SearchSpace, Seed: seed(row.ID), Checkpoints: a.checkpoints(config, row.ID),
-			})
+			return a.native(config, row.ID)
 		}
 		spec := a.spec(config, row.ID)
 		spec.Tuner = process(config.Tuner)
@@ -47,6 +44,14 @@ func (a *Activities) build(row record.Experiment) func() (tuners.Tuner, error) {
 		}
 		return bridge.Open(spec)
 	}
+}
+
+// native makes a tuner of ours.
+func (a *Activities) native(config experiment.Experiment, id string) (tuners.Tuner, error) {
+	return a.Tuners(tuners.Spec{
+		Name: config.Tuner.Name, Arguments: config.Tuner.Arguments,
+		Space: config.SearchSpace, Seed: seed(id), Checkpoints: a.checkpoints(config, id),
+	})
 }
 
 // buildAssessor makes an assessor that is a process of its own.

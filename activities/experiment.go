@@ -9,7 +9,6 @@ import (
 
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
-	"github.com/perennial-ml/perennial/tuners"
 )
 
 // Opening is what an experiment's workflow begins from: the record's word on how
@@ -121,7 +120,7 @@ const ErrorRejected = "rejected"
 // The same command id gives the same number, and acts once.
 func (a *Activities) Command(ctx context.Context, id string, command trial.Command) (int64, error) {
 	if err := a.check(ctx, id, command); err != nil {
-		return 0, rejection(err)
+		return 0, err
 	}
 	data, err := json.Marshal(command)
 	if err != nil {
@@ -149,6 +148,9 @@ func (a *Activities) check(ctx context.Context, id string, command trial.Command
 		return nil
 	}
 	row, err := a.Record.Experiment(ctx, id)
+	if errors.Is(err, record.ErrNotFound) {
+		return rejection(err)
+	}
 	if err != nil {
 		return err
 	}
@@ -156,8 +158,11 @@ func (a *Activities) check(ctx context.Context, id string, command trial.Command
 	if err != nil || bridged(config.Tuner) {
 		return err
 	}
-	_, err = a.Tuners(tuners.Spec{Name: config.Tuner.Name, Arguments: config.Tuner.Arguments, Space: command.Value})
-	return err
+	config.SearchSpace = command.Value
+	if _, err = a.native(config, id); err != nil {
+		return rejection(err)
+	}
+	return nil
 }
 
 // Decide makes it durable that a trial shall end. The attempt's first decision

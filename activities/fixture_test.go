@@ -201,7 +201,11 @@ type scripted struct {
 	fault   error // of Submit
 	submits int
 	cancels []trial.Intent
-	reports map[trial.Key]platforms.Report
+	// cancelling happens while Cancel is under way.
+	cancelling func()
+	// submitting happens while Submit is under way.
+	submitting func()
+	reports    map[trial.Key]platforms.Report
 }
 
 func (s *scripted) Traits() platforms.Traits {
@@ -213,6 +217,12 @@ func (s *scripted) Prepare(context.Context, platforms.Bundle) (platforms.Workspa
 }
 
 func (s *scripted) Submit(_ context.Context, job platforms.Job) (platforms.Handle, error) {
+	s.mu.Lock()
+	submitting := s.submitting
+	s.mu.Unlock()
+	if submitting != nil {
+		submitting()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.submits++
@@ -242,6 +252,9 @@ func (s *scripted) Cancel(_ context.Context, _ platforms.Handle, intent trial.In
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cancels = append(s.cancels, intent)
+	if s.cancelling != nil {
+		s.cancelling()
+	}
 	return nil
 }
 

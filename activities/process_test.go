@@ -1,7 +1,9 @@
 package activities_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -103,7 +105,11 @@ func TestATunerThatFailsKeepsNobodyFromHearingTheNews(t *testing.T) {
 func TestATunerThatIsAProcessStopsTrialsByADecision(t *testing.T) {
 	f := processed(t, counting)
 	f.round(1, 1)
-	go call[any](f, f.Assess, id) // ends with its test
+	assessed := make(chan error, 1)
+	go func() {
+		_, err := call[any](f, f.Assess, id)
+		assessed <- err
+	}()
 	f.report(f.begin(0), metrics.Periodical, "1", "-1")
 	require.Eventually(t, func() bool { return len(f.signalled()) > 0 }, patience, time.Millisecond)
 	open, err := f.OpenDecisions(ctx)
@@ -113,6 +119,33 @@ func TestATunerThatIsAProcessStopsTrialsByADecision(t *testing.T) {
 	require.Equal(t, "assessor", open[0].Decision.Reason.Code)
 	require.Contains(t, open[0].Decision.Reason.Text, "wanted it stopped after 2 intermediate results")
 	require.Len(t, f.pids(), 1, "rounds and assessment share one process")
+
+	// Else it would begin the process again while the test clears up.
+	_, err = f.Activities.Finish(ctx, id, record.Done, f.row().LastEvent)
+	require.NoError(t, err)
+	<-assessed
+}
+
+// mute is a Signaler that reaches nobody.
+type mute struct{}
+
+func (mute) EarlyStop(context.Context, trial.Key, trial.Decision) error {
+	return errors.New("nobody can be reached")
+}
+
+func TestAllThatAProcessWantsStoppedIsDecidedAlsoWhereNobodyCanBeToldYet(t *testing.T) {
+	f := processed(t, counting)
+	cursor := f.round(1, 2).Cursor
+	for n := range 2 {
+		f.report(f.begin(n), metrics.Periodical, "-1")
+	}
+	f.round(cursor, 1) // its answer comes after what it wanted stopped
+	f.Signaler = mute{}
+	_, err := call[any](f, f.Assess, id)
+	require.ErrorContains(t, err, "nobody can be reached")
+	open, err := f.OpenDecisions(ctx)
+	require.NoError(t, err)
+	require.Len(t, open, 2, "the sweeper tells them")
 }
 
 func TestTheProcessOfAnExperimentThatEndedIsEnded(t *testing.T) {

@@ -78,19 +78,34 @@ func (a *Activities) Dismiss(ctx context.Context, id string, sequence int) (Sett
 
 // DeclareLost gives up an attempt because a person said that it is lost. It may
 // still be running somewhere; the next attempt supersedes it. What no platform
-// has accepted yet cannot be lost.
+// can have accepted yet cannot be lost, nor what is known to have ended: it would run
+// again although it had a result.
 func (a *Activities) DeclareLost(ctx context.Context, key trial.Key) error {
 	attempt, err := a.Record.Attempt(ctx, key)
 	if err != nil {
 		return err
 	}
-	if attempt.Handle == nil {
+	if attempt.Handle == nil && !unanswered(attempt) {
 		return temporal.NewNonRetryableApplicationError("no attempt of this trial runs at present, so none can be lost", ErrorRejected, nil)
 	}
-	return a.Record.Settle(ctx, key, record.Settlement{
+	if attempt.Drained && platforms.Phase(attempt.Phase) == platforms.Exited {
+		return temporal.NewNonRetryableApplicationError("the attempt has ended by itself, and what it reported is on record, so it is not lost", ErrorRejected, nil)
+	}
+	err = a.Record.Settle(ctx, key, record.Settlement{
 		Outcome: record.OutcomeFault, Decision: "too-late",
 		Reason: trial.Reason{Code: "declared-lost", Text: "declared lost by its user"},
 	})
+	if platform, served := a.Platforms[attempt.Platform]; served && err == nil {
+		return a.seeOff(ctx, platform, key)
+	}
+	return err
+}
+
+// unanswered tells whether the platform did not say what became of a Submit: the
+// machine it was meant for may have gone with the answer.
+func unanswered(attempt record.Attempt) bool {
+	code := attempt.Reason.Code
+	return code == submitReason+string(platforms.Transient) || code == "cannot-reach"
 }
 
 // verdict is how an attempt turned out and what that makes of its trial.
@@ -102,8 +117,10 @@ type verdict struct {
 }
 
 func (a *Activities) judge(ctx context.Context, attempt record.Attempt) (verdict, error) {
-	if attempt.Intent == nil && platforms.Phase(attempt.Phase) == platforms.Exited && !attempt.Exit.Outside {
-		return exited(*attempt.Exit), nil
+	// A platform that cannot tell how a run exited has failed it, too.
+	exited := platforms.Phase(attempt.Phase) == platforms.Exited && attempt.Exit != nil
+	if attempt.Intent == nil && exited && !attempt.Exit.Outside {
+		return byItself(*attempt.Exit), nil
 	}
 	decision, decided, err := a.Record.DecisionOn(ctx, attempt.Key)
 	if err != nil {
@@ -148,8 +165,8 @@ func verdictOf(cause trial.Cause, reason trial.Reason) verdict {
 	}
 }
 
-// exited is the verdict on a command that ended by itself.
-func exited(exit trial.Exit) verdict {
+// byItself is the verdict on a command that ended by itself.
+func byItself(exit trial.Exit) verdict {
 	v := verdict{outcome: record.OutcomeEnded, state: trial.Succeeded, decision: "too-late"}
 	switch {
 	case exit.Signal != "":

@@ -51,6 +51,7 @@ func TestAnAttemptIsJudgedByWhatEndedIt(t *testing.T) {
 		{platforms.Exited, outside, none, none, again, "stopped-from-outside", ""},
 		{platforms.Exited, outside, none, trial.CauseEarlyStop, trial.EarlyStopped, "decided", carried},
 		{platforms.Exited, outside, none, trial.CauseUser, trial.UserCanceled, "decided", carried},
+		{platforms.Exited, nil, none, none, again, "runner-died", ""},
 		{platforms.Lost, nil, none, none, again, "runner-died", ""},
 		{platforms.Lost, nil, none, trial.CauseUser, trial.UserCanceled, "decided", carried},
 		{platforms.Lost, nil, none, trial.CauseEarlyStop, trial.EarlyStopped, "decided", carried},
@@ -175,4 +176,19 @@ func TestADismissedTrialEndsAsTheRecordSays(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, settlement.Interrupted)
 	}
+}
+
+func TestWhatHasEndedByItselfCannotBeDeclaredLost(t *testing.T) {
+	f := newFixture(t)
+	f.ask(1)
+	key := f.begin(0)
+	require.NoError(t, f.SetHandle(ctx, key, []byte(`{}`)))
+	ended := record.Observation{Phase: string(platforms.Exited), Exit: &trial.Exit{}}
+	require.NoError(t, f.Observe(ctx, key, ended))
+	ended.Drained = true
+	require.NoError(t, f.Observe(ctx, key, ended))
+	require.ErrorContains(t, f.DeclareLost(ctx, key), "has ended by itself")
+	settlement, err := f.Activities.Settle(ctx, key)
+	require.NoError(t, err)
+	require.Equal(t, trial.Succeeded, settlement.State)
 }

@@ -113,17 +113,35 @@ func (a *Activities) RunAttempt(ctx context.Context, key trial.Key) error {
 	if err != nil {
 		return err
 	}
-	err = alive(ctx, func(ctx context.Context) error {
+	return alive(ctx, func(ctx context.Context) error {
 		over, err := a.submit(ctx, key)
-		if err == nil && !over {
-			attempt, err = platform.Poller.Watch(ctx, key)
+		if err == nil && over {
+			err = a.seeOff(ctx, platform, key)
 		}
-		return err
+		if err != nil || over {
+			return err
+		}
+		attempt, err := platform.Poller.Watch(ctx, key)
+		if err != nil || platforms.Phase(attempt.Phase) != platforms.Lost {
+			return err
+		}
+		return a.sweep(ctx, platform, attempt)
 	})
-	if err != nil || platforms.Phase(attempt.Phase) != platforms.Lost {
+}
+
+// seeOff has an attempt observed that is over for its trial until there is nothing
+// of it: a Submit may have been accepted whose answer was lost. Until then the
+// sweeper ends what there is.
+func (a *Activities) seeOff(ctx context.Context, platform Platform, key trial.Key) error {
+	attempt, err := a.Record.Attempt(ctx, key)
+	if err != nil || attempt.Drained {
 		return err
 	}
-	return a.sweep(ctx, platform, attempt)
+	handle, err := HandleOf(attempt)
+	if err == nil {
+		platform.Poller.Add(handle)
+	}
+	return err
 }
 
 // submit has an attempt's run under way, with its handle on record, unless the
@@ -161,7 +179,11 @@ func (a *Activities) submitUnlessUnwanted(ctx context.Context, key trial.Key) er
 	case unwanted:
 		return a.CancelTrial(ctx, key)
 	}
-	return a.launch(ctx, key)
+	if err := a.launch(ctx, key); err != nil {
+		return err
+	}
+	// Whoever wanted it to end meanwhile may have found nothing yet to end.
+	return a.CancelTrial(ctx, key)
 }
 
 const (
@@ -196,6 +218,10 @@ func (a *Activities) refuse(ctx context.Context, key trial.Key, cause error) err
 	return err
 }
 
+// submitReason begins the code of the reason for which an attempt is not submitted
+// yet; the platform's own code follows.
+const submitReason = "submit-"
+
 // launch has the platform run an attempt and writes down its handle.
 func (a *Activities) launch(ctx context.Context, key trial.Key) error {
 	row, err := a.Record.Experiment(ctx, key.Experiment)
@@ -216,7 +242,7 @@ func (a *Activities) launch(ctx context.Context, key trial.Key) error {
 	}
 	handle, err := submitInTime(ctx, platform, job)
 	if err != nil {
-		reason := trial.Reason{Code: "submit-" + string(platforms.CodeOf(err)), Text: err.Error()}
+		reason := trial.Reason{Code: submitReason + string(platforms.CodeOf(err)), Text: err.Error()}
 		return errors.Join(err, a.Record.SubmitFailed(ctx, key, reason))
 	}
 	return a.keep(ctx, handle)

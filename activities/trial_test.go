@@ -57,6 +57,33 @@ func TestAnAttemptThatIsGivenUpIsNotSubmittedAnyMore(t *testing.T) {
 	require.Zero(t, f.platform.submitted())
 }
 
+func TestAnAttemptWhoseSubmitGotNoAnswerCanBeDeclaredLost(t *testing.T) {
+	// The machine it was meant for may be gone for good, and nobody else ever asked.
+	f := newFixture(t)
+	f.ask(1)
+	key := f.begin(0)
+	f.platform.refuse(platforms.Errorf(platforms.Exhausted, "submit", "no room"))
+	go call[any](f, f.RunAttempt, key)
+	require.Eventually(t, func() bool { return f.row0().Reason.Code == "submit-exhausted" }, patience, time.Millisecond)
+	require.ErrorContains(t, f.DeclareLost(ctx, key), "no attempt of this trial runs", "it has an answer")
+
+	f.platform.refuse(platforms.Errorf(platforms.Transient, "submit", "no route to host"))
+	require.Eventually(t, func() bool { return f.row0().Reason.Code == "submit-transient" }, patience, time.Millisecond)
+	require.NoError(t, f.DeclareLost(ctx, key))
+	submits := f.platform.submitted()
+	f.platform.mu.Lock()
+	f.platform.reports[key] = platforms.Report{Key: key, Phase: platforms.Absent}
+	f.platform.mu.Unlock()
+	require.Eventually(t, func() bool {
+		attempt, err := f.Attempt(ctx, key)
+		return err == nil && attempt.Drained
+	}, patience, time.Millisecond, "it is observed until there is nothing of it")
+	_, err := call[any](f, f.RunAttempt, key)
+	require.NoError(t, err)
+	require.Equal(t, submits, f.platform.submitted())
+	require.Equal(t, 2, f.begin(0).Attempt)
+}
+
 func TestAJobThatThePlatformCallsInvalidFailsItsTrial(t *testing.T) {
 	f := newFixture(t)
 	f.ask(1)
@@ -219,4 +246,54 @@ func TestWhatWasCommittedBeforeAReplyWasLostIsTheSameAgain(t *testing.T) {
 	twice(func(a *activities.Activities) (any, error) { return a.Settle(ctx, key) })
 	require.Equal(t, 2, f.row().Asked)
 	require.Equal(t, 1, f.row0().Attempts)
+}
+
+func TestARefusedAttemptIsObservedUntilThereIsNothingOfIt(t *testing.T) {
+	// An earlier try may have been accepted, and its answer lost.
+	f := newFixture(t)
+	f.ask(1)
+	key := f.begin(0)
+	f.platform.refuse(platforms.Errorf(platforms.Invalid, "submit", "no such image"))
+	_, err := call[any](f, f.RunAttempt, key)
+	require.NoError(t, err)
+	open, err := f.OpenAttempts(ctx, "scripted")
+	require.NoError(t, err)
+	require.Len(t, open, 1, "the sweeper ends it while it runs")
+
+	f.platform.mu.Lock()
+	f.platform.reports[key] = platforms.Report{Key: key, Phase: platforms.Absent}
+	f.platform.mu.Unlock()
+	require.Eventually(t, func() bool {
+		open, err := f.OpenAttempts(ctx, "scripted")
+		return err == nil && len(open) == 0
+	}, patience, time.Millisecond)
+	require.Equal(t, "refused", f.row0().Reason.Code)
+}
+
+func TestACancelLeavesTheHandleThatASubmitBroughtMeanwhile(t *testing.T) {
+	f := newFixture(t)
+	f.ask(1)
+	key := f.begin(0)
+	f.command(trial.Stop, "")
+	brought := json.RawMessage(`{"platform":"scripted","data":{"host":"a"}}`)
+	f.platform.mu.Lock()
+	f.platform.cancelling = func() { require.NoError(t, f.SetHandle(ctx, key, brought)) }
+	f.platform.mu.Unlock()
+	require.NoError(t, f.CancelTrial(ctx, key))
+	require.Equal(t, string(brought), string(f.handle(key)))
+}
+
+func TestAStopThatFoundNothingToEndWhileItWasSubmittedEndsItThen(t *testing.T) {
+	f := newFixture(t)
+	f.ask(1)
+	key := f.begin(0)
+	var before []trial.Intent
+	f.platform.submitting = func() {
+		f.command(trial.Stop, "")
+		require.NoError(t, f.CancelTrial(ctx, key)) // the platform knows of no such run yet
+		before = f.platform.cancelled()
+	}
+	go call[any](f, f.RunAttempt, key) // ends with its test
+	require.Eventually(t, func() bool { return f.platform.submitted() == 1 && len(f.platform.cancelled()) > len(before) }, patience, time.Millisecond)
+	require.Equal(t, trial.Intent{Cause: trial.CauseStop}, f.platform.cancelled()[1])
 }

@@ -31,8 +31,7 @@ func (e *engine) Serve(ctx context.Context, how command.Serving) error {
 	}
 	worker.SetBinaryChecksum(command.Version) // else each start reads and hashes the whole program
 	observed := &observation{engine: e, only: how.Platforms}
-	defer observed.end()
-	config := host.Config{Dir: dir, Version: command.Version, Before: observed.begin, Service: e.service(how, observed)}
+	config := host.Config{Dir: dir, Version: command.Version, Before: observed.begin, After: observed.end, Service: e.service(how, observed)}
 	if e.external != nil {
 		if err := e.external.serve(&config); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/record"
@@ -153,12 +154,12 @@ func unreachableReason(platform, cause string) trial.Reason {
 	return trial.Reason{Code: "cannot-reach", Text: text}
 }
 
-// find looks for the handles of attempts whose Submit's answer was lost, one
-// list for each experiment.
+// find looks for the handles of attempts whose Submit's answer was lost, one list
+// for each experiment, and not all the time: it grows with the runs there were.
 func (p *Poller) find(ctx context.Context, all []*watched) {
 	byExperiment := map[string][]*watched{}
 	for _, w := range all {
-		if !p.remember(ctx, w) {
+		if !p.remember(ctx, w) && time.Since(w.missed) > listAgain {
 			byExperiment[w.key.Experiment] = append(byExperiment[w.key.Experiment], w)
 		}
 	}
@@ -237,7 +238,11 @@ func (p *Poller) found(ctx context.Context, w *watched, handle platforms.Handle)
 func (p *Poller) missed(ctx context.Context, w *watched) {
 	attempt, err := p.store.Attempt(ctx, w.key)
 	p.complain(ctx, w, "read the record", err)
-	if err != nil || attempt.Outcome == "" {
+	if err != nil {
+		return
+	}
+	if attempt.Outcome == "" {
+		w.missed = time.Now()
 		return
 	}
 	if w.gone++; w.gone < p.traits.Losable {

@@ -28,6 +28,10 @@ const (
 	// intervals late.
 	patience = 32
 	slowest  = 4
+	// listAgain is how soon the platform is asked again for all runs of an experiment
+	// when it knew nothing of an attempt that may yet be submitted: whoever submits
+	// it puts its handle on record, so that only a run begun by others is found late.
+	listAgain = 30 * time.Second
 	// hintsKept bounds the hints that wait; what is beyond them waits for a round.
 	hintsKept = 1024
 )
@@ -61,7 +65,8 @@ type watched struct {
 	loaded bool
 	stored record.Observation // what the record says of it
 	cursor platforms.Cursor
-	gone   int // definite observations that it is lost or was never there
+	gone   int       // definite observations that it is lost or was never there
+	missed time.Time // when a list was without it, the last time
 }
 
 // New returns a poller of a platform; Run makes it work.

@@ -36,6 +36,7 @@ type memory struct {
 	fault    error // of Poll and List
 	deaf     error // of Collect
 	polls    int
+	lists    int
 	largest  int // handles in one Poll
 }
 
@@ -67,6 +68,7 @@ func (m *memory) Poll(_ context.Context, handles []platforms.Handle) ([]platform
 func (m *memory) List(_ context.Context, experiment string) (handles []platforms.Handle, _ error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.lists++
 	for key := range m.runs {
 		if key.Experiment == experiment {
 			handles = append(handles, handleFor(key))
@@ -279,6 +281,24 @@ func TestAnAttemptThatMayYetBeSubmittedIsWaitedFor(t *testing.T) {
 	b.submit(key)
 	b.set(key, exited(0))
 	require.True(t, (<-answer).Drained)
+}
+
+func TestAnAttemptThatWaitsToBeSubmittedHasNotAllRunsListedInEveryRound(t *testing.T) {
+	b := newBench(t)
+	key := b.begin()
+	other := b.begin()
+	b.submit(other)
+	b.set(other, running())
+	b.run() // it adopts both, the first without a handle
+	b.eventually(other, func(a record.Attempt) bool { return a.Phase == "running" })
+	b.rounds()
+	b.mu.Lock()
+	lists := b.lists
+	b.mu.Unlock()
+	require.Equal(t, 1, lists)
+	b.set(key, exited(0))
+	b.submit(key)
+	require.True(t, b.watch(key).Drained)
 }
 
 func TestAnAttemptWithAnOutcomeThatThePlatformDoesNotKnowIsOver(t *testing.T) {

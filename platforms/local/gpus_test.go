@@ -155,6 +155,30 @@ func TestATrialThatWaitsIsWokenUpWhenAGPUIsFree(t *testing.T) {
 	c.handles = append(c.handles, platforms.Handle{Key: waiting.Key})
 }
 
+func TestATrialThatIsCancelledWaitsForNoGPUAnyMore(t *testing.T) {
+	h := newGPUHost(t, gputest.Some(1)...)
+	c := h.controller("")
+	c.submit(c.job(forever, 1))
+	waiting := c.job(forever, 1)
+	c.refused(waiting)
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Submit(t.Context(), waiting)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		require.Fail(t, "it did not wait", "%v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	unwanted := platforms.Handle{Key: waiting.Key}
+	require.NoError(t, c.Cancel(t.Context(), unwanted, trial.Intent{Cause: trial.CauseStop}))
+	require.NoError(t, <-done, "there is nothing left to wait for")
+	report := c.ended(unwanted)
+	require.Equal(t, trial.CauseStop, report.Intent.Cause)
+	require.True(t, report.Started.IsZero(), "it was never started")
+}
+
 func TestTwoControllersOfOneHostNeverUseTheSameGPU(t *testing.T) {
 	h := newGPUHost(t, gputest.Some(1)...)
 	a, b := h.controller(`{"useActiveGpu": true}`), h.controller(`{"useActiveGpu": true, "maxTrialNumberPerGpu": 3}`)

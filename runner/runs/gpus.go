@@ -82,7 +82,8 @@ func (m *Machine) proposeGPUs(ctx context.Context, run rundir.Run, job platforms
 	if err := m.endEarlier(ctx, job.Key); err != nil {
 		return nil, nothing, err
 	}
-	slots, err := m.gpus.propose(ctx, job.Key, request)
+	unwanted := func() (bool, error) { return settled(run) }
+	slots, err := m.gpus.propose(ctx, job.Key, request, unwanted)
 	if err != nil {
 		return nil, nothing, err
 	}
@@ -92,8 +93,8 @@ func (m *Machine) proposeGPUs(ctx context.Context, run rundir.Run, job platforms
 
 // propose finds slots. Where there is no room it says so at once, so that people
 // can be told, and waits when it is asked again: whoever waits here is told the
-// moment a GPU becomes free.
-func (g *gpus) propose(ctx context.Context, key trial.Key, request gpu.Request) ([]gpu.Slot, error) {
+// moment a GPU becomes free. A run that became unwanted meanwhile gets none.
+func (g *gpus) propose(ctx context.Context, key trial.Key, request gpu.Request, unwanted func() (bool, error)) ([]gpu.Slot, error) {
 	deadline := time.Now().Add(g.patient)
 	for {
 		news := g.awaited()
@@ -106,6 +107,9 @@ func (g *gpus) propose(ctx context.Context, key trial.Key, request gpu.Request) 
 			return nil, err
 		case <-news:
 		case <-time.After(roomInterval):
+		}
+		if over, err := unwanted(); over || err != nil {
+			return nil, err
 		}
 	}
 }

@@ -217,6 +217,20 @@ func Test_an_engine_that_fails_leaves_the_directory_free(t *testing.T) {
 	require.False(t, alive)
 }
 
+func Test_what_began_before_the_engine_ends_before_another_can_be_the_host(t *testing.T) {
+	dir := opened(t)
+	ended := false
+	after := func() {
+		_, alive, err := Find(dir)
+		require.NoError(t, err)
+		require.True(t, alive, "the lock is still held")
+		ended = true
+	}
+	broken := func(context.Context) (Engine, error) { return nil, errors.New("no engine") }
+	require.Error(t, Serve(t.Context(), Config{Dir: dir, After: after, Service: waitForTheEnd, Engine: broken}))
+	require.True(t, ended)
+}
+
 func Test_a_service_learns_how_to_reach_the_engine_and_who_it_is(t *testing.T) {
 	dir := opened(t)
 	var seen Running

@@ -54,7 +54,10 @@ type Config struct {
 	Version string
 	// Before, if not nil, begins what need not wait for the engine, as soon as
 	// this process is the host.
-	Before  func(log *slog.Logger) error
+	Before func(log *slog.Logger) error
+	// After, if not nil, ends what Before began, as far as it began, while this
+	// process is still the host.
+	After   func()
 	Service Service
 	// Log gets what the host and its engine say; nil drops it.
 	Log io.Writer
@@ -92,6 +95,9 @@ func (c Config) logger() *slog.Logger {
 }
 
 func (c Config) serve(ctx context.Context, lock *Lock, log *slog.Logger) error {
+	if c.After != nil {
+		defer c.After()
+	}
 	if c.Before != nil {
 		if err := c.Before(log); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -171,16 +172,32 @@ func (s *Sweeper) leftovers(ctx context.Context, name string, platform activitie
 	if err != nil {
 		return err
 	}
-	var failures []error
-	for _, attempt := range attempts {
+	failures, slots := make([]error, len(attempts)), make(chan struct{}, endings)
+	var ending sync.WaitGroup
+	for i, attempt := range attempts {
 		if attempt.Outcome == "" {
 			continue
 		}
-		handle, err := activities.HandleOf(attempt)
-		if err == nil {
-			err = platform.Cancel(ctx, handle, trial.Intent{Cause: trial.CauseSuperseded})
-		}
-		failures = append(failures, err)
+		slots <- struct{}{}
+		ending.Go(func() {
+			failures[i] = end(ctx, platform, attempt)
+			<-slots
+		})
 	}
+	ending.Wait()
 	return errors.Join(failures...)
+}
+
+// endings bounds how many leftovers are ended at once: a host that does not answer
+// keeps nobody else's waiting.
+const endings = 16
+
+func end(ctx context.Context, platform activities.Platform, attempt record.Attempt) error {
+	handle, err := activities.HandleOf(attempt)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, activities.PlatformTimeout)
+	defer cancel()
+	return platform.Cancel(ctx, handle, trial.Intent{Cause: trial.CauseSuperseded})
 }

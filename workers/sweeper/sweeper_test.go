@@ -82,12 +82,28 @@ func (e *engine) SignalWorkflow(_ context.Context, workflow, _, signal string, _
 type place struct {
 	platforms.Platform
 	broken trial.Key
-	ended  []trial.Key
+	hangs  trial.Key // until another one was ended
+
+	mu    sync.Mutex
+	ended []trial.Key
+	other chan struct{}
 }
 
-func (p *place) Cancel(_ context.Context, handle platforms.Handle, intent trial.Intent) error {
+func (p *place) Cancel(ctx context.Context, handle platforms.Handle, intent trial.Intent) error {
 	if handle.Key == p.broken {
 		return errors.New("unreachable")
+	}
+	if handle.Key == p.hangs {
+		select {
+		case <-p.other:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if handle.Key != p.hangs && p.other != nil {
+		close(p.other)
 	}
 	if intent.Cause == trial.CauseSuperseded {
 		p.ended = append(p.ended, handle.Key)
@@ -261,6 +277,19 @@ func TestWhatStillRunsAlthoughItIsOverIsEnded(t *testing.T) {
 	f.place.broken = trial.Key{}
 	require.NoError(t, f.sweeper.Sweep(ctx))
 	require.Equal(t, []trial.Key{over, broken}, f.place.ended, "what is drained is over")
+}
+
+func TestAPlatformThatHangsOverOneLeftoverKeepsNoOtherWaiting(t *testing.T) {
+	f := newFixture(t)
+	hanging, other := f.begin(0), f.begin(1)
+	f.driven(0, 1)
+	f.settle(hanging)
+	f.settle(other)
+	f.place.hangs, f.place.other = hanging, make(chan struct{})
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	require.NoError(t, f.sweeper.Sweep(limited))
+	require.Equal(t, []trial.Key{other, hanging}, f.place.ended)
 }
 
 func TestSomebodyWhoCannotWaitHasItSweepSooner(t *testing.T) {
