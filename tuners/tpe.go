@@ -15,7 +15,8 @@ import (
 // took the branch.
 //
 // What goes beyond the textbook is in tpe_density.go: good trials count by rank,
-// and kernels become narrower with the number of results by a schedule.
+// and kernels become narrower with the number of results by a schedule; and in
+// tpe_noise.go: where results have noise, a trial's neighbours decide on its rank too.
 //
 // Running trials are counted in as if they had ended (constant liar); what they
 // count as is constant_liar_type. Trials that ended without a result are counted as

@@ -61,7 +61,7 @@ func (c *chooser) level(dimensions []int, e evidence) {
 // promising draws candidates from the density of the good trials and returns that
 // which is likeliest to be one of them.
 func (c *chooser) promising(axes []axis, dimensions []int, e evidence) []float64 {
-	s := c.split(e)
+	s := c.split(dimensions, e)
 	if s.results < c.options.startup {
 		return c.anywhere(axes)
 	}
@@ -99,9 +99,9 @@ type split struct {
 	results   int // those forgotten included
 }
 
-func (c *chooser) split(e evidence) split {
+func (c *chooser) split(dimensions []int, e evidence) split {
 	trials := append(slices.Clone(e.trials), c.lies(e)...)
-	ranked := byLoss(trials)
+	ranked := steadied(byLoss(trials), dimensions)
 	s := split{results: int(math.Round(float64(len(ranked)) * e.share))}
 	count := min(c.options.goodCount(s.results), len(ranked))
 	for i, o := range ranked[:count] {

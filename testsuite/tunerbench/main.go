@@ -22,6 +22,7 @@ type part struct {
 func parts() []part {
 	return []part{
 		{"regrets", regrets},
+		{"noise", noisy},
 		{"gaussian-process", gaussian},
 		{"learning-curves", learningCurves},
 	}
@@ -32,6 +33,8 @@ type Bench struct {
 	Options
 	measured   *Measured
 	contenders []Contender // ours first
+	noise      float64     // Noise of every job
+	last       int         // with noise, of how many evaluations the one that looks best is judged; 0: of all
 }
 
 // Options are the flags.
@@ -40,6 +43,7 @@ type Options struct {
 	Tuners       []string // native, by name
 	Beside       []string // what they are compared with: Random, Optuna, NNI
 	Functions    []string
+	Noisy        []string // functions that are measured with noise too
 	Arguments    string
 	FirstSeed    int
 	Seeds        int
@@ -56,12 +60,16 @@ type Options struct {
 func main() {
 	bench := &Bench{Options: options()}
 	err := bench.run()
-	for _, c := range bench.contenders {
-		c.Close()
-	}
+	bench.close()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
+	}
+}
+
+func (b *Bench) close() {
+	for _, c := range b.contenders {
+		c.Close()
 	}
 }
 
@@ -74,6 +82,7 @@ func options() (o Options) {
 	list(&o.Tuners, "tuner", "TPE", "our tuners that are measured")
 	list(&o.Beside, "beside", "Random,Optuna,NNI", "what they are compared with: those three, or tuners of ours")
 	list(&o.Functions, "functions", strings.Join(functionNames(), ","), "the functions")
+	list(&o.Noisy, "noisy-functions", "Branin01,Hartmann6,Ackley,Levy03,StyblinskiTang", "the functions that are measured with noise")
 	flag.StringVar(&o.Arguments, "arguments", "", "classArgs of the measured tuners, as JSON")
 	flag.IntVar(&o.FirstSeed, "first-seed", 0, "the first seed")
 	flag.IntVar(&o.Seeds, "seeds", 20, "how many seeds")

@@ -11,9 +11,13 @@ type Job struct {
 	Seed     uint64
 	AtOnce   int // suggestions outstanding at a time
 	Trials   int // evaluations
+	// Noise is the deviation of the normal noise that is added to what contenders
+	// see, as a share of the function's own deviation over its space.
+	Noise float64 `json:",omitempty"`
 }
 
-// Curve is the least regret after each evaluation.
+// Curve is the least regret after each evaluation; with noise, which hides it, the
+// regret of each evaluation itself.
 type Curve []float64
 
 // run lets a contender search. Where several suggestions are outstanding, they
@@ -27,7 +31,7 @@ func (j Job) run(c Contender) (Curve, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hunt{job: j, function: f, search: search, order: rand.New(rand.NewPCG(j.Seed, uint64(j.AtOnce)))}
+	h := &hunt{job: j, function: f, search: search, order: rand.New(rand.NewPCG(j.Seed, uint64(j.AtOnce))), noise: j.noise()}
 	for len(h.curve) < j.Trials {
 		if err := h.step(); err != nil {
 			return nil, fmt.Errorf("%s on %s with seed %d: %w", c.Name(), j.Function, j.Seed, err)
@@ -53,6 +57,7 @@ type hunt struct {
 	order       *rand.Rand
 	asked       int
 	outstanding []result
+	noise       []float64 // of each evaluation
 	curve       Curve
 }
 
@@ -81,10 +86,10 @@ func (h *hunt) finish() error {
 	i := h.order.IntN(len(h.outstanding))
 	r := h.outstanding[i]
 	h.outstanding = append(h.outstanding[:i], h.outstanding[i+1:]...)
-	least := r.regret
-	if n := len(h.curve); n > 0 {
-		least = min(least, h.curve[n-1])
+	n, kept := len(h.curve), r.regret
+	if n > 0 && h.job.Noise == 0 {
+		kept = min(kept, h.curve[n-1])
 	}
-	h.curve = append(h.curve, least)
-	return h.search.Observe(r.trial, r.regret+h.function.Minimum)
+	h.curve = append(h.curve, kept)
+	return h.search.Observe(r.trial, r.regret+h.function.Minimum+h.noise[n])
 }

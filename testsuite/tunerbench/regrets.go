@@ -105,14 +105,15 @@ func (b *Bench) jobs() (jobs []Job) {
 }
 
 func (b *Bench) job(function string, seed, atOnce int) Job {
-	return Job{Function: function, Seed: uint64(b.FirstSeed + seed), AtOnce: atOnce, Trials: slices.Max(b.Budgets)}
+	return Job{Function: function, Seed: uint64(b.FirstSeed + seed), AtOnce: atOnce, Trials: slices.Max(b.Budgets), Noise: b.noise}
 }
 
 // of is a contender's regrets, one for each seed.
 func (b *Bench) of(contender, function string, atOnce, budget int) []float64 {
 	all := make([]float64, b.Seeds)
 	for seed := range all {
-		all[seed] = b.measured.of(contender, b.job(function, seed, atOnce))[budget-1]
+		job := b.job(function, seed, atOnce)
+		all[seed] = job.regret(b.measured.of(contender, job)[:budget], b.last)
 	}
 	return all
 }
