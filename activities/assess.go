@@ -132,53 +132,73 @@ func (a *Activities) hear(ctx context.Context, at place, build func() (tuners.Tu
 	l, leave := a.use(at)
 	defer leave()
 	rung = l.bell.next()
-	var process bridge.Process
+	var made []record.Decision
 	lasting := context.WithoutCancel(ctx)
-	err = l.do(ctx, nil, func() error {
-		if err := a.feed(lasting, l, at.experiment, build); err != nil {
+	err = l.do(ctx, nil, func() (err error) {
+		if err = a.feed(lasting, l, at.experiment, build); err != nil {
 			return err
 		}
-		process = l.tuner.(bridge.Process)
+		process := l.tuner.(bridge.Process)
 		judges = process.Judges()
-		return nil
+		// It says a stop once: if that cannot be put on record, one that is rebuilt
+		// says it again.
+		made, err = a.decideAll(lasting, at.experiment, process.Stops())
+		return err
 	})
 	if err != nil {
 		a.Logger.Warn("an algorithm fails and will be rebuilt", "experiment", at.experiment, "role", at.role, "error", err)
 		return rung, false, err // what comes later is not for this call
 	}
-	// Taken only by who carries them out, all of them: the process does not say it
-	// again.
 	var faults []error
-	for _, stop := range process.Stops() {
-		faults = append(faults, a.carryOut(lasting, at.experiment, stop))
+	for _, decision := range made {
+		faults = append(faults, a.Signaler.EarlyStop(ctx, decision.Key, decision.Decision))
 	}
 	return rung, judges, errors.Join(faults...)
 }
 
-// carryOut stops a trial for a process that wanted that.
-func (a *Activities) carryOut(ctx context.Context, id string, stop bridge.Stop) error {
-	key := trial.Key{Experiment: id, Sequence: stop.Sequence, Attempt: stop.Attempt}
-	if key.Attempt == 0 {
-		row, err := a.Record.Trial(ctx, id, stop.Sequence)
-		if err != nil || row.Attempts == 0 {
-			return err
+// decideAll records what a process wanted stopped, and returns what is to be told.
+func (a *Activities) decideAll(ctx context.Context, id string, stops []bridge.Stop) (made []record.Decision, err error) {
+	for _, stop := range stops {
+		key := trial.Key{Experiment: id, Sequence: stop.Sequence, Attempt: stop.Attempt}
+		if key.Attempt == 0 {
+			row, err := a.Record.Trial(ctx, id, stop.Sequence)
+			if err != nil {
+				return nil, err
+			}
+			key.Attempt = row.Attempts
 		}
-		key.Attempt = row.Attempts
+		decision, wanted, err := a.decide(ctx, key, stop.Event, stop.Reason)
+		if err != nil {
+			return nil, err
+		}
+		if wanted {
+			made = append(made, decision)
+		}
 	}
-	return a.earlyStop(ctx, key, stop.Event, stop.Reason)
+	return made, nil
 }
 
 // earlyStop records the decision to stop a trial, for what was known at an event,
 // and tells its workflow.
 func (a *Activities) earlyStop(ctx context.Context, key trial.Key, event int64, reason trial.Reason) error {
+	decision, wanted, err := a.decide(ctx, key, event, reason)
+	if err != nil || !wanted {
+		return err
+	}
+	return a.Signaler.EarlyStop(ctx, key, decision.Decision)
+}
+
+// decide records the decision to stop a trial, and returns whether it is this one
+// that its workflow is to be told of. A trial without an attempt cannot be stopped.
+func (a *Activities) decide(ctx context.Context, key trial.Key, event int64, reason trial.Reason) (won record.Decision, wanted bool, err error) {
+	if key.Attempt == 0 {
+		return won, false, nil
+	}
 	decision := trial.Decision{ID: fmt.Sprintf("assessor-%d", event), Cause: trial.CauseEarlyStop, Reason: reason}
 	attempt, err := a.Record.Attempt(ctx, key)
 	if err != nil || attempt.Outcome != "" {
-		return err
+		return won, false, err
 	}
-	won, err := a.Record.Decide(ctx, record.Decision{Key: key, Decision: decision})
-	if err != nil || won.Outcome != "" || won.Decision.ID != decision.ID {
-		return err
-	}
-	return a.Signaler.EarlyStop(ctx, key, won.Decision)
+	won, err = a.Record.Decide(ctx, record.Decision{Key: key, Decision: decision})
+	return won, err == nil && won.Outcome == "" && won.Decision.ID == decision.ID, err
 }

@@ -208,8 +208,9 @@ func (p *Poller) list(ctx context.Context, experiment string, missing []*watched
 	}
 }
 
-// begun are the runs that exist. A half-made one is as good as none: Submit is
-// repeated and finishes it, which it would not do for one with a handle.
+// begun are the runs that run or did. One that is half made, or still being
+// started, or cannot be asked, may yet turn out to be none: Submit is repeated and
+// finishes it, which it would not do for one with a handle.
 func (p *Poller) begun(ctx context.Context, handles []platforms.Handle) (map[trial.Key]platforms.Handle, error) {
 	reports, err := p.platform.Poll(ctx, handles)
 	if err != nil || len(reports) != len(handles) {
@@ -217,7 +218,7 @@ func (p *Poller) begun(ctx context.Context, handles []platforms.Handle) (map[tri
 	}
 	byKey := map[trial.Key]platforms.Handle{}
 	for i, handle := range handles {
-		if reports[i].Phase != platforms.Absent {
+		if phase := reports[i].Phase; phase == platforms.Running || phase.Definite() {
 			byKey[handle.Key] = handle
 		}
 	}

@@ -283,6 +283,22 @@ func TestAnAttemptThatMayYetBeSubmittedIsWaitedFor(t *testing.T) {
 	require.True(t, (<-answer).Drained)
 }
 
+func TestARunThatMayNotHaveBegunIsLeftToItsSubmit(t *testing.T) {
+	for _, phase := range []platforms.Phase{platforms.Unreachable, platforms.Waiting, platforms.Absent} {
+		t.Run(string(phase), func(t *testing.T) {
+			b := newBench(t)
+			half, other := b.begin(), b.begin()
+			b.submit(other)
+			b.set(half, platforms.Report{Phase: phase})
+			b.set(other, running())
+			b.run()
+			b.eventually(other, func(a record.Attempt) bool { return a.Phase == "running" })
+			b.rounds()
+			require.Nil(t, b.attempt(half).Handle)
+		})
+	}
+}
+
 func TestAnAttemptThatWaitsToBeSubmittedHasNotAllRunsListedInEveryRound(t *testing.T) {
 	b := newBench(t)
 	key := b.begin()

@@ -272,6 +272,7 @@ func (h *host) drop() {
 	if h.link == nil || !h.link.client.Gone() {
 		return
 	}
+	h.hear(h.link)
 	h.link = nil
 	clear(h.code) // who knows what is there when it comes back
 	if len(h.open) > 0 {
@@ -299,7 +300,18 @@ func (h *host) told(facts agent.Facts) {
 func (h *host) silence() time.Duration {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
+	if h.link != nil {
+		h.hear(h.link)
+	}
 	return time.Since(h.heard)
+}
+
+// hear takes note of answers that came too late for whoever had asked: a machine
+// that is slow is none that is silent.
+func (h *host) hear(of *link) {
+	if last := of.client.Heard(); last.After(h.heard) {
+		h.heard = last
+	}
 }
 
 // saw notes whether a run is over.

@@ -60,8 +60,9 @@ func (j *journals) reached(key trial.Key, next platforms.Cursor) {
 	known.after, known.pieces = next, nil
 }
 
-// put keeps what came along with a report. Whoever takes the last of a run that is
-// over makes it forgotten.
+// put keeps what came along with a report, in the place of what came before: a run
+// that has ended since may have reported more. Whoever takes the last of a run that
+// is over makes it forgotten.
 func (j *journals) put(key trial.Key, after platforms.Cursor, finding agent.Finding) {
 	j.mutex.Lock()
 	defer j.mutex.Unlock()

@@ -20,6 +20,7 @@ type link struct {
 	client     *agent.Client
 	welcome    agent.Welcome
 	place      place
+	forget     func() bool // who would close it with the platform
 }
 
 // place is where things are on a machine.
@@ -28,7 +29,10 @@ type place struct {
 	runner    string // the runner's binary
 }
 
-func (l *link) close() { l.connection.Close() }
+func (l *link) close() {
+	l.forget()
+	l.connection.Close()
+}
 
 // connect logs in, brings the runner if need be and starts an agent.
 func (h *host) connect(ctx context.Context) (*link, error) {
@@ -37,9 +41,8 @@ func (h *host) connect(ctx context.Context) (*link, error) {
 		return nil, err
 	}
 	made := &link{connection: connection}
-	stop := context.AfterFunc(h.platform.ctx, made.close)
+	made.forget = context.AfterFunc(h.platform.ctx, func() { connection.Close() })
 	if err := h.serve(ctx, made); err != nil {
-		stop()
 		made.close()
 		return nil, err
 	}

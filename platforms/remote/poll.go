@@ -114,12 +114,12 @@ func (p *platform) questions(placed []placement) []agent.Question {
 // report takes in what a machine said about a run.
 func (p *platform) report(h *host, up *link, placed placement, asked agent.Question, finding agent.Finding) platforms.Report {
 	report := finding.Report
-	report.Output = "" // a path of that machine
+	report.Key, report.Output = placed.Key, "" // that is a path of that machine
 	if report.Phase == platforms.Absent {
 		judgeAbsence(&report, placed, up.welcome)
 	}
 	h.saw(placed.Key, report.Phase.Definite() || report.Phase == platforms.Absent)
-	if finding.Asked {
+	if asked.After != nil {
 		p.journals.put(placed.Key, *asked.After, finding)
 	}
 	return report
@@ -145,6 +145,7 @@ func (p *platform) silent(h *host, placed []placement, err error) []platforms.Re
 	reports := unreachable(placed, plain(h.address, err))
 	for i := range reports {
 		if p.lost(placed[i]) {
+			h.saw(placed[i].Key, true)
 			reports[i].Phase, reports[i].Reason = platforms.Lost, trial.Reason{Code: "host-lost",
 				Text: "nothing was heard of " + h.address.String() + " for longer than hostLostAfter"}
 		}

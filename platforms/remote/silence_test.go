@@ -1,8 +1,11 @@
 package remote
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
+	"io"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -41,11 +44,36 @@ func TestASilentMachinesRunsAreLostWhenHostLostAfterAndAMarginHavePassed(t *test
 	p, h := silentFor(t, 10*time.Minute+lostMargin/2, section)
 	require.Equal(t, platforms.Unreachable, p.silent(h, []placement{placed()}, errors.New("down"))[0].Phase)
 	p, h = silentFor(t, 11*time.Minute, section)
+	h.saw(placed().Key, false)
 	report := p.silent(h, []placement{placed()}, errors.New("down"))[0]
 	require.Equal(t, platforms.Lost, report.Phase)
 	require.Equal(t, "host-lost", report.Reason.Code)
+	require.Empty(t, h.open, "nobody need stay connected for its sake")
 	_, _, err := p.Collect(t.Context(), placed().handle(), "")
 	require.Equal(t, platforms.NotFound, platforms.CodeOf(err), "and its journal is not waited for")
+}
+
+func TestAnAttemptWhoseMachineWasGivenUpBeforeItStartedDoesNotWaitForIt(t *testing.T) {
+	const section = `{"machineList":[{"host":"gpu1"}],"hostLostAfter":600}`
+	p, _ := silentFor(t, 11*time.Minute, section)
+	_, err := p.placements.add(placed())
+	require.NoError(t, err)
+	handle, err := p.Submit(t.Context(), platforms.Job{Key: placed().Key, Options: json.RawMessage(section)})
+	require.NoError(t, err)
+	require.NotEmpty(t, handle.Data)
+}
+
+func TestAMachineThatAnswersTooLateIsNotSilent(t *testing.T) {
+	p, h := silentFor(t, time.Hour, `{"machineList":[{"host":"gpu1"}],"hostLostAfter":600}`)
+	out, said := io.Pipe()
+	defer said.Close()
+	h.link = &link{client: agent.NewClient(bufio.NewReader(out), io.Discard, nil)}
+	require.Equal(t, platforms.Lost, p.silent(h, []placement{placed()}, errors.New("no answer"))[0].Phase)
+	_, err := io.WriteString(said, `{"id":7}`+"\n") // what nobody waits for any more
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		return p.silent(h, []placement{placed()}, errors.New("no answer"))[0].Phase == platforms.Unreachable
+	}, 10*time.Second, time.Millisecond)
 }
 
 func TestWhatIsMissingIsLostOnlyIfTheMachineWasStartedAnewSince(t *testing.T) {
@@ -58,6 +86,19 @@ func TestWhatIsMissingIsLostOnlyIfTheMachineWasStartedAnewSince(t *testing.T) {
 	judgeAbsence(&report, placed(), agent.Welcome{Site: "elsewhere", Boot: "another"})
 	require.Equal(t, platforms.Lost, report.Phase)
 	require.Equal(t, "machine-rebooted", report.Reason.Code)
+}
+
+func TestACommandRunsAfterAnotherOnlyIfThatSucceeds(t *testing.T) {
+	for _, c := range []struct{ first, then, want string }{
+		{"export A=b", "echo $A", "b\n"},
+		{"true # ready", "echo ran", "ran\n"}, // it used to be a trial that succeeded and never ran
+		{"A=b\n", "echo $A # b", "b\n"},
+		{"false", "false || echo ran", ""},
+		{"false", "echo first\necho second", ""},
+	} {
+		printed, _ := exec.CommandContext(t.Context(), "sh", "-c", both(c.first, c.then)).CombinedOutput()
+		require.Equal(t, c.want, string(printed), "%q, then %q", c.first, c.then)
+	}
 }
 
 func TestMachinesWithFreeGPUsComeFirstThenIdleOnesThenThoseWithFewTrials(t *testing.T) {
@@ -93,6 +134,10 @@ func TestWhatCameWithAPollIsCollectedOnceAndInOrder(t *testing.T) {
 	_, known = j.take(key, "9")
 	require.False(t, known, "what was true then is asked for again")
 	require.Equal(t, platforms.Cursor("9"), *j.cursor(key))
+	j.put(key, "9", agent.Finding{Asked: true, Whole: true})
+	j.put(key, "9", agent.Finding{Report: platforms.Report{Phase: platforms.Exited}})
+	_, known = j.take(key, "9")
+	require.False(t, known, "it may have reported more before it ended, and was not read since")
 	j.put(key, "9", agent.Finding{Asked: true, Whole: true, Report: platforms.Report{Phase: platforms.Exited}})
 	_, known = j.take(key, "9")
 	require.True(t, known)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,7 +41,9 @@ func (p *platform) Submit(ctx context.Context, job platforms.Job) (platforms.Han
 	if err != nil {
 		return platforms.Handle{}, runs.Fault("submit", err)
 	}
-	if placed.Never != nil {
+	// Of a machine that was given up Poll says that the run is lost: then the next
+	// attempt may go elsewhere.
+	if placed.Never != nil || p.lost(*placed) {
 		return placed.handle(), nil
 	}
 	return placed.handle(), faultAt("submit", placed.Address, p.start(ctx, *placed, job, s))
@@ -108,13 +111,19 @@ func (h *host) submission(job platforms.Job, s section) agent.Submission {
 		m = s.Machines[i]
 	}
 	job.Options, job.EnvironmentFile, job.Directory = nil, "", ""
-	if m.PreCommand != "" {
-		job.Command = m.PreCommand + " && " + job.Command
+	if strings.TrimSpace(m.PreCommand) != "" {
+		job.Command = both(m.PreCommand, job.Command)
 	}
 	return agent.Submission{Job: job, Terms: runs.Terms{
 		PathPrefix: m.PythonPath, SharedCode: s.ReuseMode, LostAfter: s.lostAfter(),
 		GPU: gpu.Request{UseActive: m.UseActiveGPU, Share: m.TrialsPerGPU, Indices: m.GPUIndices},
 	}}
+}
+
+// both is a command that runs another first, and nothing where that fails, whatever
+// is in them: several lines, a comment at the end, ||.
+func both(first, then string) string {
+	return "{ " + first + "\n} && {\n" + then + "\n}"
 }
 
 // endElsewhere ends the attempts before this one on other machines. One that cannot

@@ -10,6 +10,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/perennial-ml/perennial/gpu"
 	"github.com/perennial-ml/perennial/metrics"
@@ -95,6 +96,7 @@ type Client struct {
 	mutex   sync.Mutex
 	next    uint64
 	waiting map[uint64]chan answer
+	heard   time.Time
 	err     error
 	done    chan struct{}
 }
@@ -123,6 +125,14 @@ func (c *Client) Gone() bool {
 	}
 }
 
+// Heard is when the agent last answered anything, also what nobody waited for any
+// more; zero where it never did.
+func (c *Client) Heard() time.Time {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.heard
+}
+
 func (c *Client) listen(out *bufio.Reader) {
 	for {
 		var answered answer
@@ -135,6 +145,7 @@ func (c *Client) listen(out *bufio.Reader) {
 			continue
 		}
 		c.mutex.Lock()
+		c.heard = time.Now()
 		waiting, known := c.waiting[answered.ID]
 		delete(c.waiting, answered.ID)
 		c.mutex.Unlock()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
 	"time"
 
@@ -167,18 +168,19 @@ func (s *server) collect(from collecting) (collected, error) {
 	return collected{records, next}, err
 }
 
-// chunk bounds the values, in bytes, that ride on the answers of one round; what
-// is beyond is asked for by itself.
-const chunk = 4 << 20
+// chunk bounds the bytes of journals that ride on the answers of one round: over a
+// slow line they must arrive while the client waits. What is beyond is asked for by
+// itself. It is less than a journal yields at a time if it holds more.
+const chunk = 1 << 20
 
 func (s *server) poll(questions []Question) Findings {
 	findings := Findings{Facts: s.facts()}
-	room := chunk
+	room := int64(chunk)
 	for _, question := range questions {
 		finding := Finding{Report: s.machine.Report(question.Ref)}
 		// Only after the report: what has ended then reports no more.
 		if question.After != nil && room > 0 {
-			room -= s.add(&finding, question)
+			room -= s.add(&finding, question, room)
 		}
 		s.watch.saw(question.Ref, finding.Report.Phase)
 		findings.Findings = append(findings.Findings, finding)
@@ -186,19 +188,23 @@ func (s *server) poll(questions []Question) Findings {
 	return findings
 }
 
-// add reads on in a run's journal, and returns how many bytes it found.
-func (s *server) add(finding *Finding, question Question) (size int) {
+// add reads on in a run's journal, and returns how much of the room that took: all,
+// where the journal holds more than that, which then rides on no answer.
+func (s *server) add(finding *Finding, question Question, room int64) (size int64) {
 	records, next, err := s.machine.Collect(question.Ref, *question.After)
 	if err != nil {
 		return 0 // whoever collects is told
 	}
-	for _, record := range records {
-		size += len(record.Value)
+	if size = offset(next) - offset(*question.After); size >= room {
+		return room
 	}
 	finding.Asked, finding.Records, finding.Next = true, records, next
-	finding.Whole = size < wholeBelow
+	finding.Whole = true
 	return size
 }
 
-// wholeBelow is what a journal yields at a time at least if it holds more.
-const wholeBelow = 1 << 20
+// offset is the byte of the journal that a cursor of package runs means.
+func offset(cursor platforms.Cursor) int64 {
+	number, _ := strconv.ParseInt(string(cursor), 10, 64) // empty is the beginning
+	return number
+}

@@ -311,6 +311,12 @@ func TestACrashPointKillsByItsNameOnly(t *testing.T) {
 	var exit *exec.ExitError
 	require.ErrorAs(t, deadly.Run(), &exit)
 	require.Equal(t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal())
+	once := filepath.Join(t.TempDir(), "crashed")
+	for _, dies := range []bool{true, false} {
+		some := behave(t, "crash")
+		some.Env = append(some.Env, CrashVariable+"=here:"+once)
+		require.Equal(t, dies, some.Run() != nil)
+	}
 	stalled := behave(t, "crash")
 	stalled.Env = append(stalled.Env, CrashVariable+"=here:stall")
 	require.NoError(t, stalled.Start())

@@ -79,6 +79,11 @@ func (c *child) live(started chan<- error) {
 func (c *child) end(moment time.Duration) {
 	defer c.log.Close()
 	select {
+	case <-c.exited: // or never began: then there is no group to be ended
+		return
+	default:
+	}
+	select {
 	case <-c.exited:
 		return
 	case <-time.After(moment):

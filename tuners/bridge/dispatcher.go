@@ -327,12 +327,25 @@ func (d *dispatcher) tell(code, content string) error {
 	case <-d.done: // of a command that the algorithm gave itself
 	default:
 	}
-	if err := d.channel.send(frame{code, content}); err != nil {
-		return d.child.death()
-	}
 	deadline := time.NewTimer(d.spec.patience())
 	defer deadline.Stop()
+	select {
+	case err := <-d.post(frame{code, content}):
+		if err != nil {
+			return d.child.death()
+		}
+	case <-deadline.C:
+		d.fail(d.late())
+		return d.late()
+	}
 	return d.await(deadline.C)
+}
+
+// post sends a frame. Who does not read holds up nobody: its end ends the sending.
+func (d *dispatcher) post(f frame) <-chan error {
+	sent := make(chan error, 1)
+	go func() { sent <- d.channel.send(f) }()
+	return sent
 }
 
 func (d *dispatcher) await(deadline <-chan time.Time) error {
@@ -373,7 +386,8 @@ func (d *dispatcher) Close() error {
 	healthy := d.failure == nil
 	d.mu.Unlock()
 	moment := time.Duration(0)
-	if healthy && d.channel.send(frame{Code: codeTerminate}) == nil {
+	if healthy {
+		d.post(frame{Code: codeTerminate})
 		moment = goodbye
 	}
 	d.stop(moment)

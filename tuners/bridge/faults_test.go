@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -41,6 +43,28 @@ func TestAClassThatFailsIsAnErrorThatSaysHowAndIsRebuiltWithoutALoss(t *testing.
 				require.Contains(t, e.ask(), `"results": 1`)
 			})
 		}
+	}
+}
+
+func TestAProcessThatDoesNotReadIsLateToo(t *testing.T) {
+	e := begin(t, pythons(t)["nni 3.0"], class("Faulty", `{"faults": "/dev/null"}`), nil)
+	e.ask()
+	d := e.process.(*dispatcher)
+	d.spec.Patience = time.Second
+	require.NoError(t, syscall.Kill(d.child.command.Process.Pid, syscall.SIGSTOP))
+	value := `"` + strings.Repeat("long ", 8<<20) + `"`
+	require.ErrorContains(t, d.measure(0, metric{Type: "FINAL", Value: value}), "it did not answer for 1s")
+	require.NoError(t, d.Close())
+}
+
+func TestAPythonThatCannotBeStartedIsAnErrorAndNothingElse(t *testing.T) {
+	bin := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(bin, "python3"), []byte("no program"), 0o755))
+	for range 50 { // it used to be a panic every other time
+		_, err := Open(Spec{Experiment: "abcdefgh", Tuner: &Algorithm{Name: "TPE"}, Home: Home{
+			Environment: []string{"PATH=" + bin}, Log: t.TempDir(), Checkpoint: t.TempDir(),
+		}})
+		require.ErrorContains(t, err, "exec format error")
 	}
 }
 

@@ -242,7 +242,7 @@ func (l *lines) late() error {
 
 // Propose implements tuners.Tuner.
 func (l *lines) Propose(n int) (tuners.Proposal, error) {
-	if l.last != nil && l.lastFor == n {
+	if l.last != nil && l.lastFor == n && !l.waitsForNothing() {
 		return *l.last, nil
 	}
 	made, err := l.request(n)
@@ -251,6 +251,14 @@ func (l *lines) Propose(n int) (tuners.Proposal, error) {
 	}
 	l.last, l.lastFor = &made, n
 	return made, nil
+}
+
+// waitsForNothing tells whether the process would wait while no trial runs, whose end
+// would have it asked again: it may be waiting for something of its own.
+func (l *lines) waitsForNothing() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last.Answer == tuners.Wait && len(l.open) == 0
 }
 
 // request has the process suggest parameters for a trial.

@@ -100,6 +100,14 @@ func TestAProcessMayWaitOrBeExhausted(t *testing.T) {
 	require.Equal(t, tuners.Exhausted, e.propose().Answer)
 }
 
+func TestAProcessThatWaitsWhileNoTrialRunsIsAskedAgain(t *testing.T) {
+	e := begin(t, anyPython, script(t, `case $line in
+		*'"suggest"'*) if [ -n "$asked" ]; then echo '{"trial":0,"parameters":{"x":1}}'; else echo '{"trial":0,"wait":true}'; fi; asked=1;;
+	esac`), nil)
+	require.Equal(t, tuners.Wait, e.propose().Answer)
+	require.Equal(t, tuners.Try, e.propose().Answer)
+}
+
 func TestAProcessCanStopTrials(t *testing.T) {
 	e := begin(t, anyPython, nil, ours(t, "Medianstop", `{"optimize_mode": "maximize", "start_step": 1}`))
 	for n := range 3 {

@@ -67,17 +67,26 @@ func (c *Connection) keepAlive() {
 	}
 }
 
+// answers tells whether the machine answers, or at least still says something.
 func (c *Connection) answers() bool {
 	answered := make(chan error, 1)
 	go func() {
 		_, _, err := c.client.SendRequest("keepalive@openssh.com", true, nil)
 		answered <- err
 	}()
-	select {
-	case err := <-answered:
-		return err == nil
-	case <-time.After(alivePatience):
-		return false
+	for {
+		arrived := c.client.line.arrived.Load()
+		select {
+		case err := <-answered:
+			return err == nil
+		case <-c.done:
+			return false
+		case <-time.After(alivePatience):
+			// The question may wait behind an upload; sshd says how that goes.
+			if c.client.line.arrived.Load() == arrived {
+				return false
+			}
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -124,12 +125,30 @@ func Dial(ctx context.Context, target Target) (*Connection, error) {
 }
 
 // chain is the way to a machine: the clients on it, the nearest first.
-type chain struct{ clients []*ssh.Client }
+type chain struct {
+	clients []*ssh.Client
+	line    *line // to the machine that was logged in to last
+}
 
 // login is the machine's client, which closes the whole way when it closes.
 type login struct {
 	*ssh.Client
-	way []*ssh.Client
+	line *line
+	way  []*ssh.Client
+}
+
+// line counts the bytes that arrive: a machine that is slow to answer, with much on
+// the way to it, is none that is silent.
+type line struct {
+	net.Conn
+	arrived atomic.Int64
+}
+
+// Read implements net.Conn.
+func (l *line) Read(into []byte) (int, error) {
+	n, err := l.Conn.Read(into)
+	l.arrived.Add(int64(n))
+	return n, err
 }
 
 func (l login) Close() error {
@@ -151,7 +170,7 @@ func (c *chain) dial(ctx context.Context, target Target) (login, error) {
 		closeAll(c.clients)
 		return login{}, err
 	}
-	return login{client, c.clients}, nil
+	return login{client, c.line, c.clients}, nil
 }
 
 // reach logs in to a target, first to the jump hosts that its configuration names.
@@ -175,7 +194,7 @@ func (c *chain) reach(ctx context.Context, target Target, depth int) (*ssh.Clien
 		}
 		c.clients = append(c.clients, via)
 	}
-	return handshake(ctx, target, settings, via)
+	return c.handshake(ctx, target, settings, via)
 }
 
 // hop logs in to a jump host behind another; its own ProxyJump does not count.
@@ -184,12 +203,12 @@ func (c *chain) hop(ctx context.Context, hop Target, via *ssh.Client) (*ssh.Clie
 	if err != nil {
 		return nil, err
 	}
-	return handshake(ctx, hop, settings, via)
+	return c.handshake(ctx, hop, settings, via)
 }
 
 // handshake logs in to a machine that can be connected to, from here or from a jump
 // host.
-func handshake(ctx context.Context, target Target, settings settings, via *ssh.Client) (*ssh.Client, error) {
+func (c *chain) handshake(ctx context.Context, target Target, settings settings, via *ssh.Client) (*ssh.Client, error) {
 	trust, err := newTrust(target, settings)
 	if err != nil {
 		return nil, err
@@ -203,7 +222,8 @@ func handshake(ctx context.Context, target Target, settings settings, via *ssh.C
 	if err != nil {
 		return nil, errorf(Unreachable, "%s: %w", target, err)
 	}
-	client, err := authenticate(ctx, raw, settings.user, trust, keys)
+	c.line = &line{Conn: raw}
+	client, err := authenticate(ctx, c.line, settings.user, trust, keys)
 	if err != nil {
 		raw.Close()
 		return nil, explain(ctx, err, target, trust, keys)
