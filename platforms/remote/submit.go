@@ -41,12 +41,15 @@ func (p *platform) Submit(ctx context.Context, job platforms.Job) (platforms.Han
 	if err != nil {
 		return platforms.Handle{}, runs.Fault("submit", err)
 	}
-	// Of a machine that was given up Poll says that the run is lost: then the next
-	// attempt may go elsewhere.
-	if placed.Never != nil || p.lost(*placed) {
+	if placed.Never != nil {
 		return placed.handle(), nil
 	}
-	return placed.handle(), faultAt("submit", placed.Address, p.start(ctx, *placed, job, s))
+	if err = p.start(ctx, *placed, job, s); err != nil && p.lost(*placed) {
+		// Poll says that the run is lost, and the next attempt may go elsewhere. A
+		// machine that answers is none that was given up, however long nobody asked.
+		err = nil
+	}
+	return placed.handle(), faultAt("submit", placed.Address, err)
 }
 
 // sectionOf is the job's own section, or the experiment's first.
