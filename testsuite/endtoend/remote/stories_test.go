@@ -170,7 +170,7 @@ func TestStory3_TheRunnerOnAHostIsKilled(t *testing.T) {
 	kill(t, runner.PID)
 	require.Equal(t, "DONE", run.Finished(2*endtoend.Patience).Status)
 	require.Equal(t, 2, w.Trial(id, 0).Attempts)
-	require.Contains(t, reasons(run, 0), "runner-died", "the user sees why there is a second attempt")
+	require.Equal(t, "runner-died", w.attempts(run.ID(), 0)[0].Reason.Code)
 	w.RequireExactlyOnce(id, 1, map[string]bool{runner.attempt: true})
 	w.requireNothingLeft()
 }

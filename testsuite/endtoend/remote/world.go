@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/testsuite/endtoend"
 	"github.com/perennial-ml/perennial/testsuite/sshlab"
 )
@@ -190,14 +191,15 @@ func isLocked(path string) bool {
 	return unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB) == unix.EWOULDBLOCK
 }
 
-// reasons are all that was said of a trial while it was followed.
-func reasons(run *endtoend.Following, sequence int) (codes []string) {
-	for _, event := range run.Events() {
-		if event.Trial != nil && event.Trial.Sequence == sequence {
-			codes = append(codes, event.Trial.Reason.Code)
-		}
-	}
-	return codes
+// attempts are a trial's, as the record has them.
+func (w *world) attempts(id string, sequence int) []record.Attempt {
+	w.t.Helper()
+	store, err := record.OpenReadOnly(filepath.Join(w.Dir, "record.sqlite"))
+	require.NoError(w.t, err)
+	defer store.Close()
+	attempts, err := store.Attempts(w.t.Context(), id, sequence)
+	require.NoError(w.t, err)
+	return attempts
 }
 
 // awaitReason waits until a trial has a reason of that code, and returns it.
