@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // ASHA stops trials by asynchronous successive halving (Li et al., "A System for
@@ -38,9 +39,9 @@ type rung struct {
 func NewASHA(spec Spec) (Assessor, error) {
 	a := &ASHA{eta: 3, first: 1, steps: map[int]int{}}
 	rate := 0
-	err := checkArguments("ASHA", spec.Arguments, map[string]check{
-		"optimize_mode": optimizeModeInto(&a.minimize), "min_budget": integerInto(&a.first, 1),
-		"max_budget": integerInto(&a.most, 1), "eta": integerInto(&a.eta, 2), "early_stopping_rate": integerInto(&rate, 0),
+	err := arguments.Read("assessor ASHA", spec.Arguments, map[string]arguments.Check{
+		"optimize_mode": arguments.Mode(&a.minimize), "min_budget": arguments.Count(&a.first, 1),
+		"max_budget": arguments.Count(&a.most, 1), "eta": arguments.Count(&a.eta, 2), "early_stopping_rate": arguments.Count(&rate, 0),
 	})
 	if err != nil {
 		return nil, err

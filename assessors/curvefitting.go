@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // Curvefitting stops a trial that is not expected to come near the best result so
@@ -44,9 +45,9 @@ type reports struct {
 // start_step (6), threshold (0.95) and gap (1).
 func NewCurvefitting(spec Spec) (Assessor, error) {
 	c := &Curvefitting{startStep: 6, gap: 1, threshold: 0.95, running: map[int]*reports{}}
-	err := checkArguments("Curvefitting", spec.Arguments, map[string]check{
-		"optimize_mode": optimizeModeInto(&c.minimize), "epoch_num": integerInto(&c.epochs, 1),
-		"start_step": integerInto(&c.startStep, 0), "gap": integerInto(&c.gap, 1), "threshold": numberInto(&c.threshold),
+	err := arguments.Read("assessor Curvefitting", spec.Arguments, map[string]arguments.Check{
+		"optimize_mode": arguments.Mode(&c.minimize), "epoch_num": arguments.Count(&c.epochs, 1),
+		"start_step": arguments.Count(&c.startStep, 0), "gap": arguments.Count(&c.gap, 1), "threshold": arguments.Positive(&c.threshold),
 	})
 	if err == nil && c.epochs == 0 {
 		err = errors.New("assessor Curvefitting has no argument epoch_num: want how many reports a whole trial makes")

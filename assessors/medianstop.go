@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // Medianstop stops a trial whose best value so far is strictly worse than the
@@ -32,8 +33,8 @@ type history struct {
 // default) and start_step, the first step at which trials are judged.
 func NewMedianstop(spec Spec) (Assessor, error) {
 	m := &Medianstop{running: map[int]*history{}}
-	return m, checkArguments("Medianstop", spec.Arguments, map[string]check{
-		"optimize_mode": optimizeModeInto(&m.minimize), "start_step": integerInto(&m.startStep, 0),
+	return m, arguments.Read("assessor Medianstop", spec.Arguments, map[string]arguments.Check{
+		"optimize_mode": arguments.Mode(&m.minimize), "start_step": arguments.Count(&m.startStep, 0),
 	})
 }
 

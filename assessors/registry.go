@@ -1,10 +1,12 @@
 package assessors
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/perennial-ml/perennial/searchspace"
+	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // Native returns the assessors of this build, by their names in lower case. The
@@ -24,6 +26,15 @@ func New(spec Spec) (Assessor, error) {
 		return nil, nameError(spec.Name)
 	}
 	return build(spec)
+}
+
+// Describe returns the arguments of an assessor of this build, sorted by name, as its
+// constructor checks them.
+func Describe(name string) []arguments.Argument {
+	return arguments.Describe(func(given json.RawMessage) error {
+		_, err := New(Spec{Name: name, Arguments: given})
+		return err
+	})
 }
 
 func nameError(name string) error {

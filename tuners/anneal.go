@@ -8,6 +8,7 @@ import (
 
 	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // Anneal draws near good trials, ever nearer, as hyperopt's anneal does, which is
@@ -60,9 +61,9 @@ type resultRange struct {
 func NewAnneal(spec Spec) (Tuner, error) {
 	a := &Anneal{seed: spec.Seed, minimize: true, running: map[int]searchspace.Point{}}
 	parallel, liar := false, "min"
-	err := checkArguments("Anneal", spec.Arguments, map[string]check{
-		"optimize_mode": optimizeModeInto(&a.minimize), "parallel_optimize": switchInto(&parallel),
-		"constant_liar_type": wordInto(&liar, "min", "max", "mean"), "seed": seedInto(&a.seed),
+	err := arguments.Read("tuner Anneal", spec.Arguments, map[string]arguments.Check{
+		"optimize_mode": arguments.Mode(&a.minimize), "parallel_optimize": arguments.Switch(&parallel),
+		"constant_liar_type": arguments.Word(&liar, "min", "max", "mean"), "seed": arguments.Seed(&a.seed),
 	})
 	if err != nil {
 		return nil, err

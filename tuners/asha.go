@@ -10,6 +10,7 @@ import (
 
 	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // ASHA is asynchronous successive halving (Li et al., "A System for Massively
@@ -72,11 +73,11 @@ type standing struct {
 func NewASHA(spec Spec) (Tuner, error) {
 	a := &ASHA{seed: spec.Seed, eta: 3, running: map[int]*entrant{}}
 	least, most, rate, checkpoints, directory := 1, 60, 0, false, ""
-	err := checkArguments("ASHA", spec.Arguments, map[string]check{
-		"optimize_mode": optimizeModeInto(&a.minimize), "min_budget": integerInto(&least, 1, largestBudget),
-		"max_budget": integerInto(&most, 1, largestBudget), "eta": integerInto(&a.eta, 2, largestBudget),
-		"early_stopping_rate": integerInto(&rate, 0, 20), "checkpoints": switchInto(&checkpoints),
-		"all_checkpoint_dir": pathInto(&directory), "seed": seedInto(&a.seed),
+	err := arguments.Read("tuner ASHA", spec.Arguments, map[string]arguments.Check{
+		"optimize_mode": arguments.Mode(&a.minimize), "min_budget": arguments.Integer(&least, 1, largestBudget),
+		"max_budget": arguments.Integer(&most, 1, largestBudget), "eta": arguments.Integer(&a.eta, 2, largestBudget),
+		"early_stopping_rate": arguments.Integer(&rate, 0, 20), "checkpoints": arguments.Switch(&checkpoints),
+		"all_checkpoint_dir": arguments.Path(&directory), "seed": arguments.Seed(&a.seed),
 	})
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // Batch hands out the elements of one choice, each a whole parameter object, in
@@ -25,7 +26,7 @@ type element struct {
 
 // NewBatch builds Batch, which takes no arguments.
 func NewBatch(spec Spec) (Tuner, error) {
-	if err := checkArguments("Batch", spec.Arguments, nil); err != nil {
+	if err := arguments.Read("tuner Batch", spec.Arguments, nil); err != nil {
 		return nil, err
 	}
 	elements, err := readElements(spec.Space)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // BOHB is Hyperband of which the configurations are chosen by a model (Falkner et
@@ -40,10 +41,10 @@ func NewBOHB(spec Spec) (Tuner, error) {
 	b.Hyperband = Hyperband{seed: spec.Seed, running: map[int]*configuration{}, draw: b.choose, noRound: true}
 	least, most, eta := 1, 3, 3
 	checks := b.options.checks()
-	checks["optimize_mode"], checks["seed"] = optimizeModeInto(&b.minimize), seedInto(&b.seed)
-	checks["min_budget"], checks["max_budget"] = integerInto(&least, 1, largestBudget), integerInto(&most, 1, largestBudget)
-	checks["eta"] = integerInto(&eta, 2, largestBudget)
-	if err := checkArguments("BOHB", spec.Arguments, checks); err != nil {
+	checks["optimize_mode"], checks["seed"] = arguments.Mode(&b.minimize), arguments.Seed(&b.seed)
+	checks["min_budget"], checks["max_budget"] = arguments.Integer(&least, 1, largestBudget), arguments.Integer(&most, 1, largestBudget)
+	checks["eta"] = arguments.Integer(&eta, 2, largestBudget)
+	if err := arguments.Read("tuner BOHB", spec.Arguments, checks); err != nil {
 		return nil, err
 	}
 	if least > most {
@@ -57,27 +58,17 @@ func NewBOHB(spec Spec) (Tuner, error) {
 	return b, nil
 }
 
-func (o *bohbOptions) checks() map[string]check {
-	return map[string]check{
-		"min_points_in_model": orNull(integerInto(&o.leastPoints, 1, keptTrials)),
-		"top_n_percent":       integerInto(&o.topPercent, 1, 99),
-		"num_samples":         integerInto(&o.candidates, 1, 10_000),
-		"random_fraction":     numberInto(&o.randomShare, 0, 1),
-		"bandwidth_factor":    numberInto(&o.widening, 0.001, 1000),
-		"min_bandwidth":       numberInto(&o.leastBandwidth, 1e-9, 1),
-		"config_space": orNull(func(json.RawMessage) error {
+func (o *bohbOptions) checks() map[string]arguments.Check {
+	return map[string]arguments.Check{
+		"min_points_in_model": arguments.OrNull(arguments.Integer(&o.leastPoints, 1, keptTrials)),
+		"top_n_percent":       arguments.Integer(&o.topPercent, 1, 99),
+		"num_samples":         arguments.Integer(&o.candidates, 1, 10_000),
+		"random_fraction":     arguments.Number(&o.randomShare, 0, 1),
+		"bandwidth_factor":    arguments.Number(&o.widening, 0.001, 1000),
+		"min_bandwidth":       arguments.Number(&o.leastBandwidth, 1e-9, 1),
+		"config_space": arguments.OrNull(func(json.RawMessage) error {
 			return errors.New("want null: files of ConfigSpace are not read, write the parameters into searchSpace")
 		}),
-	}
-}
-
-// orNull lets null stand for the default.
-func orNull(other check) check {
-	return func(value json.RawMessage) error {
-		if string(value) == "null" {
-			return nil
-		}
-		return other(value)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // CMAES is the covariance matrix adaptation evolution strategy (Hansen, "The CMA
@@ -41,10 +42,10 @@ type cmaesOptions struct {
 // deviation as a share of the range (0.3), and restart (true).
 func NewCMAES(spec Spec) (Tuner, error) {
 	o := cmaesOptions{seed: spec.Seed, sigma: 0.3, restart: true}
-	err := checkArguments("CMAES", spec.Arguments, map[string]check{
-		"optimize_mode": optimizeModeInto(&o.minimize), "seed": seedInto(&o.seed),
-		"population_size": integerInto(&o.population, leastPopulation, mostPopulation),
-		"sigma0":          numberInto(&o.sigma, 0.001, 1), "restart": switchInto(&o.restart),
+	err := arguments.Read("tuner CMAES", spec.Arguments, map[string]arguments.Check{
+		"optimize_mode": arguments.Mode(&o.minimize), "seed": arguments.Seed(&o.seed),
+		"population_size": arguments.Integer(&o.population, leastPopulation, mostPopulation),
+		"sigma0":          arguments.Number(&o.sigma, 0.001, 1), "restart": arguments.Switch(&o.restart),
 	})
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // Evolution is NNI's naive evolution (after Real et al., "Large-Scale Evolution of
@@ -51,7 +52,7 @@ type individual struct {
 // default), population_size (32) and seed.
 func NewEvolution(spec Spec) (Tuner, error) {
 	e := &Evolution{population{seed: spec.Seed, size: 32}}
-	return e, e.prepare("Evolution", spec, map[string]check{})
+	return e, e.prepare("Evolution", spec, map[string]arguments.Check{})
 }
 
 // NewRegularizedEvolution builds RegularizedEvolution. Its arguments are
@@ -59,14 +60,14 @@ func NewEvolution(spec Spec) (Tuner, error) {
 // seed.
 func NewRegularizedEvolution(spec Spec) (Tuner, error) {
 	r := &RegularizedEvolution{population: population{seed: spec.Seed, size: 100}, sample: 25}
-	return r, r.prepare("RegularizedEvolution", spec, map[string]check{"sample_size": integerInto(&r.sample, 1, 9999)})
+	return r, r.prepare("RegularizedEvolution", spec, map[string]arguments.Check{"sample_size": arguments.Integer(&r.sample, 1, 9999)})
 }
 
-func (p *population) prepare(tuner string, spec Spec, checks map[string]check) error {
-	checks["optimize_mode"] = optimizeModeInto(&p.minimize)
-	checks["population_size"] = integerInto(&p.size, 1, 99999)
-	checks["seed"] = seedInto(&p.seed)
-	if err := checkArguments(tuner, spec.Arguments, checks); err != nil {
+func (p *population) prepare(tuner string, spec Spec, checks map[string]arguments.Check) error {
+	checks["optimize_mode"] = arguments.Mode(&p.minimize)
+	checks["population_size"] = arguments.Integer(&p.size, 1, 99999)
+	checks["seed"] = arguments.Seed(&p.seed)
+	if err := arguments.Read("tuner "+tuner, spec.Arguments, checks); err != nil {
 		return err
 	}
 	space, err := searchspace.Parse(spec.Space)

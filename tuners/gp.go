@@ -6,6 +6,7 @@ import (
 
 	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // GP is Bayesian optimisation with a Gaussian process (Snoek et al., NeurIPS 2012):
@@ -44,7 +45,7 @@ type fitted struct {
 // NewGP builds GP with NNI's arguments.
 func NewGP(spec Spec) (Tuner, error) {
 	o := gpOptions{seed: spec.Seed, utility: "ei", kappa: 5, alpha: 1e-6, cold: 10}
-	if err := checkArguments("GP", spec.Arguments, o.checks()); err != nil {
+	if err := arguments.Read("tuner GP", spec.Arguments, o.checks()); err != nil {
 		return nil, err
 	}
 	space, err := searchspace.Parse(spec.Space)
@@ -55,18 +56,18 @@ func NewGP(spec Spec) (Tuner, error) {
 	return g, nil
 }
 
-func (o *gpOptions) checks() map[string]check {
-	return map[string]check{
-		"optimize_mode":                 optimizeModeInto(&o.minimize),
-		"seed":                          seedInto(&o.seed),
-		"utility":                       wordInto(&o.utility, "ei", "ucb", "poi"),
-		"kappa":                         numberInto(&o.kappa, 0, 1e9),
-		"xi":                            numberInto(&o.xi, 0, 1e9),
-		"alpha":                         numberInto(&o.alpha, 1e-12, 1),
-		"cold_start_num":                integerInto(&o.cold, 1, 1_000_000),
-		"nu":                            numberInto(new(float64), 0, 1e9),
-		"selection_num_warm_up":         integerInto(new(int), 0, 1_000_000_000),
-		"selection_num_starting_points": integerInto(new(int), 0, 1_000_000_000),
+func (o *gpOptions) checks() map[string]arguments.Check {
+	return map[string]arguments.Check{
+		"optimize_mode":                 arguments.Mode(&o.minimize),
+		"seed":                          arguments.Seed(&o.seed),
+		"utility":                       arguments.Word(&o.utility, "ei", "ucb", "poi"),
+		"kappa":                         arguments.Number(&o.kappa, 0, 1e9),
+		"xi":                            arguments.Number(&o.xi, 0, 1e9),
+		"alpha":                         arguments.Number(&o.alpha, 1e-12, 1),
+		"cold_start_num":                arguments.Integer(&o.cold, 1, 1_000_000),
+		"nu":                            arguments.Number(new(float64), 0, 1e9),
+		"selection_num_warm_up":         arguments.Integer(new(int), 0, 1_000_000_000),
+		"selection_num_starting_points": arguments.Integer(new(int), 0, 1_000_000_000),
 	}
 }
 

@@ -3,6 +3,7 @@ package tuners
 import (
 	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // GridSearch tries every combination, of continuous parameters ever finer ones, in
@@ -15,7 +16,7 @@ type GridSearch struct {
 
 // NewGridSearch builds GridSearch; optimize_mode is accepted and ignored.
 func NewGridSearch(spec Spec) (Tuner, error) {
-	if err := checkArguments("GridSearch", spec.Arguments, map[string]check{"optimize_mode": optimizeMode}); err != nil {
+	if err := arguments.Read("tuner GridSearch", spec.Arguments, map[string]arguments.Check{"optimize_mode": arguments.Mode(new(bool))}); err != nil {
 		return nil, err
 	}
 	space, err := searchspace.Parse(spec.Space)

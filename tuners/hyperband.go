@@ -8,6 +8,7 @@ import (
 
 	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // Hyperband runs brackets of successive halving, the one with the most and
@@ -41,10 +42,10 @@ type Hyperband struct {
 func NewHyperband(spec Spec) (Tuner, error) {
 	h := &Hyperband{seed: spec.Seed, running: map[int]*configuration{}}
 	largest, eta, mode := 60, 3, "parallelism"
-	err := checkArguments("Hyperband", spec.Arguments, map[string]check{
-		"optimize_mode": optimizeModeInto(&h.minimize), "R": integerInto(&largest, 1, largestBudget),
-		"eta": integerInto(&eta, 2, largestBudget), "exec_mode": wordInto(&mode, "parallelism", "serial"),
-		"seed": seedInto(&h.seed),
+	err := arguments.Read("tuner Hyperband", spec.Arguments, map[string]arguments.Check{
+		"optimize_mode": arguments.Mode(&h.minimize), "R": arguments.Integer(&largest, 1, largestBudget),
+		"eta": arguments.Integer(&eta, 2, largestBudget), "exec_mode": arguments.Word(&mode, "parallelism", "serial"),
+		"seed": arguments.Seed(&h.seed),
 	})
 	if err != nil {
 		return nil, err

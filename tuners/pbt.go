@@ -10,6 +10,7 @@ import (
 
 	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // PBT is population based training (Jaderberg et al., 2017) in steps, as NNI does
@@ -61,11 +62,11 @@ type member struct {
 func NewPBT(spec Spec) (Tuner, error) {
 	p := &PBT{seed: spec.Seed, factor: 0.2, resample: 0.25, fraction: 0.2, running: map[int]int{}}
 	size, directory := 10, ""
-	err := checkArguments("PBT", spec.Arguments, map[string]check{
-		"optimize_mode": optimizeModeInto(&p.minimize), "all_checkpoint_dir": pathInto(&directory),
-		"population_size": integerInto(&size, 1, 99999), "factor": numberInto(&p.factor, 0, 1),
-		"resample_probability": numberInto(&p.resample, 0, 1), "fraction": numberInto(&p.fraction, 0, 1),
-		"seed": seedInto(&p.seed),
+	err := arguments.Read("tuner PBT", spec.Arguments, map[string]arguments.Check{
+		"optimize_mode": arguments.Mode(&p.minimize), "all_checkpoint_dir": arguments.Path(&directory),
+		"population_size": arguments.Integer(&size, 1, 99999), "factor": arguments.Number(&p.factor, 0, 1),
+		"resample_probability": arguments.Number(&p.resample, 0, 1), "fraction": arguments.Number(&p.fraction, 0, 1),
+		"seed": arguments.Seed(&p.seed),
 	})
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package tuners
 import (
 	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // Random draws every trial anew from the search space. It does not look at
@@ -19,8 +20,8 @@ type Random struct {
 // accepted and ignored.
 func NewRandom(spec Spec) (Tuner, error) {
 	seed := spec.Seed
-	err := checkArguments("Random", spec.Arguments,
-		map[string]check{"seed": seedInto(&seed), "optimize_mode": optimizeMode})
+	err := arguments.Read("tuner Random", spec.Arguments,
+		map[string]arguments.Check{"seed": arguments.Seed(&seed), "optimize_mode": arguments.Mode(new(bool))})
 	if err != nil {
 		return nil, err
 	}

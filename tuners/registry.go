@@ -1,12 +1,14 @@
 package tuners
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/perennial-ml/perennial/searchspace"
+	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // Native returns the algorithms of this build, by their names in lower case,
@@ -71,6 +73,15 @@ func New(spec Spec) (Tuner, error) {
 		return nil, nameError(spec.Name)
 	}
 	return build(spec)
+}
+
+// Describe returns the arguments of a tuner of this build, sorted by name, as its
+// constructor checks them.
+func Describe(name string) []arguments.Argument {
+	return arguments.Describe(func(given json.RawMessage) error {
+		_, err := New(Spec{Name: name, Arguments: given})
+		return err
+	})
 }
 
 func nameError(name string) error {

@@ -3,6 +3,7 @@ package tuners
 import (
 	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // TPE is the tree-structured Parzen estimator: the trials so far are split into a
@@ -36,8 +37,8 @@ type TPE struct {
 // not as in NNI but as tpeDefaults has them.
 func NewTPE(spec Spec) (Tuner, error) {
 	o := tpeDefaults(spec.Seed)
-	return newTPE(spec, "TPE", &o, map[string]check{
-		"optimize_mode": optimizeModeInto(&o.minimize), "seed": seedInto(&o.seed), "tpe_args": o.tpeArgs(),
+	return newTPE(spec, "TPE", &o, map[string]arguments.Check{
+		"optimize_mode": arguments.Mode(&o.minimize), "seed": arguments.Seed(&o.seed), "tpe_args": o.tpeArgs(),
 	})
 }
 
@@ -48,9 +49,9 @@ func NewTPE(spec Spec) (Tuner, error) {
 func NewTPELegacy(spec Spec) (Tuner, error) {
 	o := tpeDefaults(spec.Seed)
 	parallel, liar := false, "min"
-	tuner, err := newTPE(spec, "TPE_legacy", &o, map[string]check{
-		"optimize_mode": optimizeModeInto(&o.minimize), "seed": seedInto(&o.seed),
-		"parallel_optimize": switchInto(&parallel), "constant_liar_type": wordInto(&liar, "min", "max", "mean"),
+	tuner, err := newTPE(spec, "TPE_legacy", &o, map[string]arguments.Check{
+		"optimize_mode": arguments.Mode(&o.minimize), "seed": arguments.Seed(&o.seed),
+		"parallel_optimize": arguments.Switch(&parallel), "constant_liar_type": arguments.Word(&liar, "min", "max", "mean"),
 	})
 	if err == nil && parallel {
 		tuner.options.liar = legacyLiar(liar, o.minimize)
@@ -68,8 +69,8 @@ func legacyLiar(liar string, minimize bool) string {
 	return liarWorst
 }
 
-func newTPE(spec Spec, name string, o *tpeOptions, checks map[string]check) (*TPE, error) {
-	if err := checkArguments(name, spec.Arguments, checks); err != nil {
+func newTPE(spec Spec, name string, o *tpeOptions, checks map[string]arguments.Check) (*TPE, error) {
+	if err := arguments.Read("tuner "+name, spec.Arguments, checks); err != nil {
 		return nil, err
 	}
 	space, err := searchspace.Parse(spec.Space)

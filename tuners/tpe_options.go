@@ -2,11 +2,9 @@ package tuners
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
+
+	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // tpeOptions are the arguments of TPE.
@@ -37,40 +35,20 @@ func tpeDefaults(seed uint64) tpeOptions {
 }
 
 // tpeArgs reads the object tpe_args.
-func (o *tpeOptions) tpeArgs() check {
-	return members(map[string]check{
+func (o *tpeOptions) tpeArgs() arguments.Check {
+	return arguments.Members(map[string]arguments.Check{
 		"constant_liar_type": o.liarType(),
-		"n_startup_jobs":     integerInto(&o.startup, 1, 1_000_000),
-		"n_ei_candidates":    integerInto(&o.candidates, 1, 1000),
-		"linear_forgetting":  integerInto(&o.forgetting, 1, 1_000_000),
-		"prior_weight":       numberInto(&o.prior, 1e-6, 1e6),
-		"gamma":              numberInto(&o.gamma, 1e-6, 1e6),
+		"n_startup_jobs":     arguments.Integer(&o.startup, 1, 1_000_000),
+		"n_ei_candidates":    arguments.Integer(&o.candidates, 1, 1000),
+		"linear_forgetting":  arguments.Integer(&o.forgetting, 1, 1_000_000),
+		"prior_weight":       arguments.Number(&o.prior, 1e-6, 1e6),
+		"gamma":              arguments.Number(&o.gamma, 1e-6, 1e6),
 	})
 }
 
-// members reads an object, or null, by a check for each of its keys.
-func members(checks map[string]check) check {
-	names := strings.Join(slices.Sorted(maps.Keys(checks)), ", ")
-	return func(value json.RawMessage) error {
-		var given map[string]json.RawMessage
-		if json.Unmarshal(value, &given) != nil {
-			return fmt.Errorf("want an object with any of %s", names)
-		}
-		var faults []error
-		for _, name := range slices.Sorted(maps.Keys(given)) {
-			if check, ok := checks[name]; !ok {
-				faults = append(faults, fmt.Errorf("it has no %q: want any of %s", name, names))
-			} else if err := check(given[name]); err != nil {
-				faults = append(faults, fmt.Errorf("%s is %s: %w", name, given[name], err))
-			}
-		}
-		return errors.Join(faults...)
-	}
-}
-
 // liarType reads constant_liar_type, which may be null.
-func (o *tpeOptions) liarType() check {
-	word := wordInto(&o.liar, liarBest, liarWorst, liarMean)
+func (o *tpeOptions) liarType() arguments.Check {
+	word := arguments.Word(&o.liar, liarBest, liarWorst, liarMean)
 	return func(value json.RawMessage) error {
 		if string(value) == "null" {
 			o.liar = liarNone

@@ -14,6 +14,7 @@ import (
 	"github.com/perennial-ml/perennial/assessors"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/perennial-ml/perennial/tuners"
+	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // Serve is the other side of the protocol of Line: it reads lines until in ends and
@@ -86,8 +87,8 @@ func (s *served) open(line Line) (err error) {
 }
 
 func (s *served) takesMode() bool {
-	return slices.ContainsFunc(tuners.Describe(s.name), func(a tuners.Argument) bool { return a.Name == "optimize_mode" }) ||
-		slices.ContainsFunc(assessors.Describe(s.name), func(a assessors.Argument) bool { return a.Name == "optimize_mode" })
+	all := slices.Concat(tuners.Describe(s.name), assessors.Describe(s.name))
+	return slices.ContainsFunc(all, func(a arguments.Argument) bool { return a.Name == "optimize_mode" })
 }
 
 // withMode puts the mode of an open where our algorithms look for it, unless the
