@@ -141,12 +141,20 @@ func databasePath(directory string) string { return filepath.Join(directory, "te
 // Nothing depends on it for correctness: clusters run with Temporal's defaults.
 func tuning() map[dynamicconfig.Key]any {
 	const pollsPerSecond, requestsPerSecond, persistencePerSecond = 200, 10_000, 45_000
+	const tickOff = time.Second
 	return map[dynamicconfig.Key]any{
 		dynamicconfig.TransferProcessorMaxPollRPS.Key():   pollsPerSecond,
 		dynamicconfig.TimerProcessorMaxPollRPS.Key():      pollsPerSecond,
 		dynamicconfig.VisibilityProcessorMaxPollRPS.Key(): pollsPerSecond,
 		dynamicconfig.OutboundProcessorMaxPollRPS.Key():   pollsPerSecond,
 		dynamicconfig.TimerProcessorMaxTimeShift.Key():    50 * time.Millisecond,
+
+		// What is done is done again by the next server if it was not ticked off, and
+		// until then every look at a queue goes through all of it.
+		dynamicconfig.TransferProcessorUpdateAckInterval.Key():   tickOff,
+		dynamicconfig.TimerProcessorUpdateAckInterval.Key():      tickOff,
+		dynamicconfig.VisibilityProcessorUpdateAckInterval.Key(): tickOff,
+		dynamicconfig.OutboundProcessorUpdateAckInterval.Key():   tickOff,
 
 		dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():  1,
 		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key(): 1,

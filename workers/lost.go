@@ -3,6 +3,7 @@ package workers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -90,12 +91,12 @@ func (w *Workers) recoverLost(ctx context.Context) {
 // those of this one.
 func (w *Workers) failLost(ctx context.Context, before map[string]bool) (suspects map[string]bool, err error) {
 	suspects = map[string]bool{}
-	ids, err := w.driven(ctx)
+	experiments, trials, err := w.driven(ctx)
 	if err != nil {
 		return suspects, err
 	}
 	looked := 0
-	for _, id := range ids {
+	for _, id := range slices.Concat(experiments, trials) {
 		if w.arrivals.any(id) || looked == looks {
 			continue
 		}

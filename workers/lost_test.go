@@ -31,7 +31,7 @@ func believing(t *testing.T, identity string) (*Workers, *mocks.Client) {
 	_, err = store.Append(t.Context(), "k3v9x2ab", record.CommandEvent(accept))
 	require.NoError(t, err)
 	temporal := &mocks.Client{}
-	temporal.On("DescribeWorkflowExecution", mock.Anything, experimentWorkflow, "").Return(&workflowservice.DescribeWorkflowExecutionResponse{
+	temporal.On("DescribeWorkflowExecution", mock.Anything, mock.Anything, "").Return(&workflowservice.DescribeWorkflowExecutionResponse{
 		PendingActivities: []*workflowpb.PendingActivityInfo{{
 			ActivityId: "5", ActivityType: &commonpb.ActivityType{Name: "Round"}, Attempt: 1,
 			State: enumspb.PENDING_ACTIVITY_STATE_STARTED, LastWorkerIdentity: identity,

@@ -3,7 +3,9 @@ package workers
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -16,26 +18,81 @@ import (
 // errorOrphaned is the type of the error an activity of a dead host ends with.
 const errorOrphaned = "host-died"
 
-// failOrphans ends, retryably and before any worker of this host polls, the
-// activities that an earlier host of this state directory had begun: its lock
-// proves it dead, so nobody needs to wait for their heartbeats to stay away.
-func (w *Workers) failOrphans(ctx context.Context) error {
-	ids, err := w.driven(ctx)
-	if err != nil {
-		return err
-	}
-	var failures []error
+const (
+	// takeOverEvery and atOnce make trials that need nothing wait their turn: all
+	// at once would keep those waiting that do.
+	takeOverEvery = 200 * time.Millisecond
+	atOnce        = 10
+)
+
+// failOrphans ends, retryably, the activities of some workflows that an earlier
+// host of this state directory had begun: its lock proves it dead, so nobody needs
+// to wait for their heartbeats to stay away.
+func (w *Workers) failOrphans(ctx context.Context, ids []string) {
 	for _, id := range ids {
-		failures = append(failures, w.failOrphansIn(ctx, id))
+		if err := w.failOrphansIn(ctx, id); err != nil && ctx.Err() == nil {
+			w.options.Logger.Warn("fail orphaned activities; their heartbeats will tell", "workflow", id, "error", err)
+		}
 	}
-	return errors.Join(failures...)
 }
 
-// driven are the ids of the workflows that active experiments have, or may have.
-func (w *Workers) driven(ctx context.Context) (ids []string, err error) {
+// takeOver fails the orphans of trials. First come those that somebody has to do
+// something for. What merely runs is observed already, and its turn comes.
+func (w *Workers) takeOver(ctx context.Context, trials []string) {
+	ticker := time.NewTicker(takeOverEvery)
+	defer ticker.Stop()
+	for len(trials) > 0 && ctx.Err() == nil {
+		running, err := w.underWay(ctx)
+		if err != nil {
+			w.options.Logger.Warn("read what is under way", "error", err)
+		}
+		first, rest := split(trials, running)
+		some := min(len(rest), atOnce)
+		w.failOrphans(ctx, slices.Concat(first, rest[:some]))
+		trials = rest[some:]
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// split tells trials that run from the others.
+func split(trials []string, running map[string]bool) (others, merelyRun []string) {
+	for _, id := range trials {
+		if running[id] {
+			merelyRun = append(merelyRun, id)
+		} else {
+			others = append(others, id)
+		}
+	}
+	return others, merelyRun
+}
+
+// underWay are the workflows of trials with an attempt that was submitted and is
+// not over, as far as anybody knows.
+func (w *Workers) underWay(ctx context.Context) (ids map[string]bool, err error) {
+	ids = map[string]bool{}
+	for _, platform := range w.options.Observers.all {
+		open, err := w.options.Record.OpenAttempts(ctx, platform.Traits().Name)
+		if err != nil {
+			return nil, err
+		}
+		for _, attempt := range open {
+			if attempt.Outcome == "" && attempt.Handle != nil && !attempt.Drained {
+				ids[workflows.TrialWorkflowID(attempt.Key.Experiment, attempt.Key.Sequence)] = true
+			}
+		}
+	}
+	return ids, nil
+}
+
+// driven are the ids of the workflows that active experiments, and their trials,
+// have or may have.
+func (w *Workers) driven(ctx context.Context) (experiments, trials []string, err error) {
 	rows, err := w.options.Record.Experiments(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, row := range rows {
 		if !row.Status.Active() {
@@ -43,14 +100,14 @@ func (w *Workers) driven(ctx context.Context) (ids []string, err error) {
 		}
 		sequences, err := w.options.Record.Unsettled(ctx, row.ID)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		ids = append(ids, workflows.ExperimentWorkflowID(row.ID))
+		experiments = append(experiments, workflows.ExperimentWorkflowID(row.ID))
 		for _, n := range sequences {
-			ids = append(ids, workflows.TrialWorkflowID(row.ID, n))
+			trials = append(trials, workflows.TrialWorkflowID(row.ID, n))
 		}
 	}
-	return ids, nil
+	return experiments, trials, nil
 }
 
 func (w *Workers) failOrphansIn(ctx context.Context, workflowID string) error {

@@ -84,10 +84,12 @@ func Start(starting context.Context, options Options) (*Workers, error) {
 		Record: options.Record, Workflows: w.Workflows(), Platforms: activities.Platforms, Logger: options.Logger,
 	})
 	activities.Resumed = sweeps.Soon
-	if err := w.begin(starting, activities); err != nil {
+	left, err := w.begin(starting, activities)
+	if err != nil {
 		w.Stop()
 		return nil, err
 	}
+	w.running.Go(func() { w.takeOver(ctx, left) })
 	w.running.Go(func() { sweeps.Run(ctx, sweeper.Every) })
 	if options.BuildID != "" {
 		w.running.Go(func() { w.recoverLost(ctx) })
@@ -95,18 +97,21 @@ func Start(starting context.Context, options Options) (*Workers, error) {
 	return w, nil
 }
 
-// begin does what needs Temporal, in an order: nothing is polled before the
-// orphans of the last host are failed.
-func (w *Workers) begin(ctx context.Context, a *activities.Activities) error {
+// begin does what needs Temporal, in an order: no experiment is driven before the
+// orphans of the last host are failed. Those of trials are left to do; it returns
+// the trials' workflows.
+func (w *Workers) begin(ctx context.Context, a *activities.Activities) (trials []string, err error) {
 	if err := w.awaitTemporal(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	if err := Alone(ctx, w.options.Client, w.options.Record.ID(), w.options.StateID); err != nil {
-		return err
+		return nil, err
 	}
-	if err := w.failOrphans(ctx); err != nil {
-		w.options.Logger.Warn("fail orphaned activities", "error", err)
+	experiments, trials, err := w.driven(ctx)
+	if err != nil {
+		return nil, err
 	}
+	w.failOrphans(ctx, experiments)
 	added, err := w.options.SearchAttributes.Register(ctx, w.options.Client, w.options.Namespace)
 	if err != nil {
 		w.options.Logger.Warn("working without search attributes; starter doctor prints how to add them", "error", err)
@@ -115,7 +120,7 @@ func (w *Workers) begin(ctx context.Context, a *activities.Activities) error {
 		w.learned = time.Now().Add(learning)
 	}
 	w.version = w.deploy(ctx)
-	return w.work(a)
+	return trials, w.work(a)
 }
 
 // Workflows returns a client of this host's workflows.
