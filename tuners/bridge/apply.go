@@ -10,24 +10,33 @@ import (
 	"github.com/perennial-ml/perennial/trial"
 )
 
-// Apply implements tuners.Tuner: what the log says, in NNI's commands.
-func (d *dispatcher) Apply(event trial.Event) error {
-	if err := d.apply(event); err != nil {
-		return d.about(err)
+// listener is an algorithm's process, however it is spoken to: what it is told.
+type listener interface {
+	ask(trial.Event, trial.Asked) error
+	report(trial.Event, trial.Intermediate) error
+	end(trial.Event, trial.Ended) error
+	obey(trial.Event, trial.Command) error
+}
+
+// tell tells a listener what the log says.
+func tell(l listener, event trial.Event) error {
+	switch event.Kind {
+	case trial.KindAsked:
+		return decoded(event, l.ask)
+	case trial.KindIntermediate:
+		return decoded(event, l.report)
+	case trial.KindEnded:
+		return decoded(event, l.end)
+	case trial.KindCommand:
+		return decoded(event, l.obey)
 	}
 	return nil
 }
 
-func (d *dispatcher) apply(event trial.Event) error {
-	switch event.Kind {
-	case trial.KindAsked:
-		return decoded(event, d.ask)
-	case trial.KindIntermediate:
-		return decoded(event, d.report)
-	case trial.KindEnded:
-		return decoded(event, d.end)
-	case trial.KindCommand:
-		return decoded(event, d.obey)
+// Apply implements tuners.Tuner: what the log says, in NNI's commands.
+func (d *dispatcher) Apply(event trial.Event) error {
+	if err := tell(d, event); err != nil {
+		return d.about(err)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/perennial-ml/perennial/testsuite/machine"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/perennial-ml/perennial/tuners"
 )
@@ -23,43 +23,28 @@ const (
 	unit         = `{"x": {"_type": "uniform", "_value": [0, 1]}}`
 )
 
-// pythons are the interpreters with a release of nni each, by what they are called
-// in names of tests. Where a variable names none, the repository's own is nni 3.0.
-func pythons(t *testing.T) map[string]string {
-	own := repositorysPython()
-	found := map[string]string{}
-	for name, candidates := range map[string][]string{
-		"nni 3.0":  {os.Getenv("PERENNIAL_TEST_PYTHON"), own},
-		"nni 2.10": {os.Getenv("PERENNIAL_TEST_PYTHON_NNI210")},
-		"nni 2.7":  {os.Getenv("PERENNIAL_TEST_PYTHON_NNI27")},
-	} {
-		for _, path := range candidates {
-			if path != "" && exec.Command(path, "-c", "import nni").Run() == nil {
-				found[name] = path
-				break
-			}
-		}
+// releases of nni to test with: 2.7, which needs an old Python, where a variable
+// names one.
+func releases() []string {
+	if os.Getenv("PERENNIAL_TEST_PYTHON_NNI27") != "" {
+		return []string{"3.0", "2.10", "2.7"}
 	}
-	if found["nni 3.0"] == "" {
-		if os.Getenv("CI") != "" {
-			require.Fail(t, "no Python with nni: make makes one, PERENNIAL_TEST_PYTHON names another")
-		}
-		t.Skip("NOT TESTED HERE: no Python with nni (make makes one, PERENNIAL_TEST_PYTHON names another)")
-	}
-	return found
+	return []string{"3.0", "2.10"}
 }
 
-func repositorysPython() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", ".venv", "bin", "python3")
+func pythonWithNNI(t *testing.T, release string) string {
+	if release == "2.7" {
+		return os.Getenv("PERENNIAL_TEST_PYTHON_NNI27")
+	}
+	return machine.PythonWithNNI(t, release)
 }
 
-// everyRelease runs a test on each release of nni that is there.
+// everyRelease runs a test on each release of nni.
 func everyRelease(t *testing.T, test func(t *testing.T, python string)) {
-	for name, python := range pythons(t) {
-		t.Run(name, func(t *testing.T) {
+	for _, release := range releases() {
+		t.Run("nni "+release, func(t *testing.T) {
 			t.Parallel()
-			test(t, python)
+			test(t, pythonWithNNI(t, release))
 		})
 	}
 }

@@ -67,7 +67,6 @@ func cases(t *testing.T) int {
 }
 
 func TestAPythonWithoutNNIIsFoundBeforeAnythingStarts(t *testing.T) {
-	pythons(t)
 	directory := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(directory, "python3"), []byte("#!/bin/sh\nexec /usr/bin/env PATH=\"$OTHER\" python3 -S -I \"$@\"\n"), 0o755))
 	err := Check(t.Context(), "tuner", *class("Climber", ""), append(os.Environ(), "PATH="+directory, "OTHER="+os.Getenv("PATH")))

@@ -16,20 +16,20 @@ import (
 )
 
 func TestAClassThatFailsIsAnErrorThatSaysHowAndIsRebuiltWithoutALoss(t *testing.T) {
-	for name, python := range pythons(t) {
+	for _, release := range releases() {
 		for fault, want := range map[string]string{
 			"crash": "it exited with code 7", "oom": "it was killed by SIGKILL, as the kernel does when memory runs out",
 			"memory": "MemoryError", "raises": "ValueError: no idea left", "garbage": "it proposed what is no JSON: this is no JSON",
 			"hang": "it did not answer for 20s",
 		} {
-			if name != "nni 3.0" && fault != "crash" && fault != "raises" {
+			if release != "3.0" && fault != "crash" && fault != "raises" {
 				continue // what differs between releases is how they are spoken to
 			}
-			t.Run(name+" "+fault, func(t *testing.T) {
+			t.Run("nni "+release+" "+fault, func(t *testing.T) {
 				t.Parallel()
 				faults := filepath.Join(t.TempDir(), "faults")
 				require.NoError(t, os.WriteFile(faults, nil, 0o644))
-				e := begin(t, python, class("Faulty", fmt.Sprintf(`{"faults": %q}`, faults)), nil)
+				e := begin(t, pythonWithNNI(t, release), class("Faulty", fmt.Sprintf(`{"faults": %q}`, faults)), nil)
 				e.ask()
 				e.end(0, trial.Succeeded, 1)
 				require.NoError(t, os.WriteFile(faults, []byte(fault), 0o644))
@@ -47,7 +47,7 @@ func TestAClassThatFailsIsAnErrorThatSaysHowAndIsRebuiltWithoutALoss(t *testing.
 }
 
 func TestAProcessThatDoesNotReadIsLateToo(t *testing.T) {
-	e := begin(t, pythons(t)["nni 3.0"], class("Faulty", `{"faults": "/dev/null"}`), nil)
+	e := begin(t, pythonWithNNI(t, "3.0"), class("Faulty", `{"faults": "/dev/null"}`), nil)
 	e.ask()
 	d := e.process.(*dispatcher)
 	d.spec.Patience = time.Second
@@ -71,6 +71,6 @@ func TestAPythonThatCannotBeStartedIsAnErrorAndNothingElse(t *testing.T) {
 func TestAnAnswerThatComesLateIsStillAnAnswer(t *testing.T) {
 	faults := filepath.Join(t.TempDir(), "faults")
 	require.NoError(t, os.WriteFile(faults, []byte("late"), 0o644))
-	e := begin(t, pythons(t)["nni 3.0"], class("Faulty", fmt.Sprintf(`{"faults": %q}`, faults)), nil)
+	e := begin(t, pythonWithNNI(t, "3.0"), class("Faulty", fmt.Sprintf(`{"faults": %q}`, faults)), nil)
 	require.Equal(t, tuners.Try, e.propose().Answer)
 }

@@ -98,7 +98,7 @@ func withoutOurs(parameters string) string {
 }
 
 func TestAnAlgorithmOfNNIsThatWeLackProposesAndIsRebuilt(t *testing.T) {
-	e := begin(t, pythons(t)["nni 3.0"], &Algorithm{Name: "Metis", Arguments: []byte(`{"cold_start_num": 100}`)}, nil)
+	e := begin(t, pythonWithNNI(t, "3.0"), &Algorithm{Name: "Metis", Arguments: []byte(`{"cold_start_num": 100}`)}, nil)
 	for n := range 5 {
 		e.ask()
 		e.end(n, trial.Succeeded, float64(n))
@@ -110,7 +110,7 @@ func TestAnAlgorithmOfNNIsThatWeLackProposesAndIsRebuilt(t *testing.T) {
 }
 
 func TestAnAlgorithmThatNNIWasToldOfRunsByItsName(t *testing.T) {
-	python := pythons(t)["nni 3.0"]
+	python := pythonWithNNI(t, "3.0")
 	e := begin(t, python, class("Climber", ""), nil)
 	config := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(config, "registered_algorithms.yml"),

@@ -296,22 +296,8 @@ func (l *lines) read(answer Line, n int) (tuners.Proposal, error) {
 
 // Apply implements tuners.Tuner.
 func (l *lines) Apply(event trial.Event) error {
-	if err := l.apply(event); err != nil {
+	if err := tell(l, event); err != nil {
 		return l.about(err)
-	}
-	return nil
-}
-
-func (l *lines) apply(event trial.Event) error {
-	switch event.Kind {
-	case trial.KindAsked:
-		return decoded(event, l.ask)
-	case trial.KindIntermediate:
-		return decoded(event, l.report)
-	case trial.KindEnded:
-		return decoded(event, l.end)
-	case trial.KindCommand:
-		return decoded(event, l.obey)
 	}
 	return nil
 }

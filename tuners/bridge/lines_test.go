@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/perennial-ml/perennial/testsuite/machine"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/perennial-ml/perennial/tuners"
 )
@@ -218,13 +219,9 @@ func TestServedAlgorithmsRefuseWhatTheyDoNotUnderstand(t *testing.T) {
 }
 
 func TestOptunaIsATunerInTwentyLines(t *testing.T) {
-	python := os.Getenv("PERENNIAL_TEST_PYTHON_OPTUNA")
-	if python == "" {
-		python = repositorysPython()
-	}
+	python := pythonWithNNI(t, "3.0")
 	if err := exec.Command(python, "-c", "import optuna").Run(); err != nil {
-		require.Empty(t, os.Getenv("CI"), "make test installs examples/optuna/requirements.txt")
-		t.Skip("NOT TESTED HERE: PERENNIAL_TEST_PYTHON_OPTUNA names no Python with examples/optuna/requirements.txt")
+		machine.Lacks(t, "%s lacks examples/optuna/requirements.txt, which make .venv/tests installs", python)
 	}
 	example, err := filepath.Abs("../../examples/optuna")
 	require.NoError(t, err)
