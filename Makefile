@@ -63,7 +63,6 @@ $(VENV)/tests: $(VENV)/ready examples/optuna/requirements.txt testsuite/nni-2.10
 	$(VENV)-nni-2.10/bin/pip install --quiet --disable-pip-version-check -r testsuite/nni-2.10.txt
 	@touch $@
 
-test: export PERENNIAL_TEST_PYTHON_NNI210 ?= $(CURDIR)/$(VENV)-nni-2.10/bin/python3
 test: build $(VENV)/tests
 	testsuite/test.sh
 

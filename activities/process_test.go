@@ -52,6 +52,21 @@ func (f *fixture) pids() (pids []int) {
 	return pids
 }
 
+// assess keeps the assessor at work, as Temporal would, until the test has ended.
+func (f *fixture) assess() {
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		for _, err := call[any](f, f.Assess, id); err != nil; _, err = call[any](f, f.Assess, id) {
+		}
+	}()
+	f.Cleanup(func() {
+		_, err := f.Activities.Finish(ctx, id, record.Done, f.row().LastEvent)
+		require.NoError(f, err)
+		<-finished
+	})
+}
+
 func (f *fixture) parameters(n int) string {
 	row, err := f.Trial(ctx, id, n)
 	require.NoError(f, err)
@@ -105,11 +120,7 @@ func TestATunerThatFailsKeepsNobodyFromHearingTheNews(t *testing.T) {
 func TestATunerThatIsAProcessStopsTrialsByADecision(t *testing.T) {
 	f := processed(t, counting)
 	f.round(1, 1)
-	assessed := make(chan error, 1)
-	go func() {
-		_, err := call[any](f, f.Assess, id)
-		assessed <- err
-	}()
+	f.assess()
 	f.report(f.begin(0), metrics.Periodical, "1", "-1")
 	require.Eventually(t, func() bool { return len(f.signalled()) > 0 }, patience, time.Millisecond)
 	open, err := f.OpenDecisions(ctx)
@@ -119,11 +130,6 @@ func TestATunerThatIsAProcessStopsTrialsByADecision(t *testing.T) {
 	require.Equal(t, "assessor", open[0].Decision.Reason.Code)
 	require.Contains(t, open[0].Decision.Reason.Text, "wanted it stopped after 2 intermediate results")
 	require.Len(t, f.pids(), 1, "rounds and assessment share one process")
-
-	// Else it would begin the process again while the test clears up.
-	_, err = f.Activities.Finish(ctx, id, record.Done, f.row().LastEvent)
-	require.NoError(t, err)
-	<-assessed
 }
 
 // mute is a Signaler that reaches nobody.
@@ -191,19 +197,13 @@ func TestAnAssessorThatIsAProcessJudgesTheTrialsOfOurTuner(t *testing.T) {
 	f.Cleanup(func() { activities.EndAlgorithms(f.Activities, "") })
 	f.round(1, 2)
 	require.Contains(t, f.parameters(0), `"x"`)
-	go call[any](f, f.Assess, id) // ends with its test
+	f.assess()
 	f.report(f.begin(0), metrics.Periodical, "1", "2")
 	f.report(f.begin(1), metrics.Periodical, "1")
 	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(directory, "pids")); return err == nil }, patience, time.Millisecond)
 	require.NoError(t, syscall.Kill(f.pids()[0], syscall.SIGKILL))
 	require.NoError(t, f.Collect(ctx, trial.Key{Experiment: id, Sequence: 1, Attempt: 1}, []metrics.Record{{Number: 2, Kind: metrics.Periodical, Step: 1, Value: "-1"}}, "2"))
-	require.Eventually(t, func() bool {
-		if len(f.signalled()) == 0 {
-			go call[any](f, f.Assess, id) // as Temporal would
-			time.Sleep(50 * time.Millisecond)
-		}
-		return len(f.signalled()) > 0
-	}, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return len(f.signalled()) > 0 }, patience, time.Millisecond)
 	open, err := f.OpenDecisions(ctx)
 	require.NoError(t, err)
 	require.Len(t, open, 1)

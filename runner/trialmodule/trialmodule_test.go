@@ -45,29 +45,12 @@ func with(t *testing.T, path string) python {
 	return python{t, path, entry}
 }
 
-// pythonWithNNI is the one that a variable names, or the repository's own.
-func pythonWithNNI(t *testing.T, variable, fallback, release string) python {
-	path := os.Getenv(variable)
-	if path == "" && fallback != "" {
-		path, _ = filepath.Abs(fallback)
-	}
-	if path == "" {
-		t.Skipf("NOT TESTED HERE: %s names no Python", variable)
-	}
-	p := with(t, path)
-	out, err := exec.Command(path, "-c", "import nni; print(nni.__version__)").Output()
-	if err != nil || strings.TrimSpace(string(out)) != release {
-		machine.Lacks(t, "%s has no nni %s (make makes one): %v", path, release, err)
-	}
-	return p
-}
-
 func realNNIs(t *testing.T, test func(t *testing.T, p python)) {
 	t.Run("3.0", func(t *testing.T) {
-		test(t, pythonWithNNI(t, "PERENNIAL_TEST_PYTHON", "../../.venv/bin/python3", "3.0"))
+		test(t, with(t, machine.PythonWithNNI(t, "3.0")))
 	})
 	t.Run("2.10", func(t *testing.T) {
-		test(t, pythonWithNNI(t, "PERENNIAL_TEST_PYTHON_NNI210", "", "2.10"))
+		test(t, with(t, machine.PythonWithNNI(t, "2.10")))
 	})
 }
 

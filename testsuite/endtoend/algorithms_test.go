@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/testsuite/machine"
 )
 
 // counting is a tuner as a user of NNI writes it. It proposes how many proposals it
@@ -99,15 +101,9 @@ func surviveKills(t *testing.T, h *Home, tuner string) {
 
 func TestATunerOfAUsersOwnClassOutlivesItsHostAndItself(t *testing.T) {
 	t.Parallel()
-	for name, interpreter := range map[string]string{
-		"nni 3.0":  python(t, "PERENNIAL_TEST_PYTHON", filepath.Join(Root(), ".venv", "bin", "python3")),
-		"nni 2.10": os.Getenv("PERENNIAL_TEST_PYTHON_NNI210"),
-	} {
-		t.Run(name, func(t *testing.T) {
-			if interpreter == "" {
-				t.Skip("NOT TESTED HERE: PERENNIAL_TEST_PYTHON_NNI210 names no Python")
-			}
-			h := NewHome(t).With("PATH=" + filepath.Dir(interpreter) + ":" + os.Getenv("PATH"))
+	for _, release := range []string{"3.0", "2.10"} {
+		t.Run("nni "+release, func(t *testing.T) {
+			h := NewHome(t).With("PATH=" + filepath.Dir(machine.PythonWithNNI(t, release)) + ":" + os.Getenv("PATH"))
 			h.Write("mine.py", counting)
 			surviveKills(t, h, "tuner:\n  className: mine.Counting\n  codeDirectory: .\n  classArgs: {notes: "+filepath.Join(h.Work, "pids")+"}\n")
 		})
@@ -123,7 +119,7 @@ func TestATunerThatIsAProgramOutlivesItsHostAndItself(t *testing.T) {
 
 func TestTheExampleOfATunerAndAnAssessorOfOnesOwnRuns(t *testing.T) {
 	t.Parallel()
-	interpreter := python(t, "PERENNIAL_TEST_PYTHON", filepath.Join(Root(), ".venv", "bin", "python3"))
+	interpreter := machine.PythonWithNNI(t, "3.0")
 	h := NewHome(t).With("PATH=" + filepath.Dir(interpreter) + ":" + os.Getenv("PATH"))
 	run := h.Follow(filepath.Join(Root(), "examples", "own-tuner", "experiment.yml"))
 	finished := run.Finished(3 * Patience)

@@ -8,37 +8,23 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-)
 
-// python returns an interpreter that has the nni package and scikit-learn: the
-// one that a variable names, or the repository's own.
-func python(t *testing.T, variable, fallback string) string {
-	path := os.Getenv(variable)
-	if path == "" {
-		path = fallback
-	}
-	if path == "" {
-		t.Skipf("NOT TESTED HERE: %s names no Python", variable)
-	}
-	if out, err := exec.Command(path, "-c", "import nni, sklearn").CombinedOutput(); err != nil {
-		Skip(t, "%s has no nni and scikit-learn (make makes one): %v %s", path, err, out)
-	}
-	return path
-}
+	"github.com/perennial-ml/perennial/testsuite/machine"
+)
 
 func TestARealNNIExperimentRunsUnmodified(t *testing.T) {
 	t.Parallel()
-	runDigits(t, python(t, "PERENNIAL_TEST_PYTHON", filepath.Join(Root(), ".venv", "bin", "python3")), "experiment.yml")
+	runDigits(t, machine.PythonWithNNI(t, "3.0"), "experiment.yml")
 }
 
 func TestARealNNIExperimentOfTheFirstSchemaRunsUnmodified(t *testing.T) {
 	t.Parallel()
-	runDigits(t, python(t, "PERENNIAL_TEST_PYTHON", filepath.Join(Root(), ".venv", "bin", "python3")), "experiment_v1.yml")
+	runDigits(t, machine.PythonWithNNI(t, "3.0"), "experiment_v1.yml")
 }
 
 func TestARealExperimentRunsWithNNI210(t *testing.T) {
 	t.Parallel()
-	runDigits(t, python(t, "PERENNIAL_TEST_PYTHON_NNI210", ""), "experiment.yml")
+	runDigits(t, machine.PythonWithNNI(t, "2.10"), "experiment.yml")
 }
 
 // runDigits runs the example in place, with python3 from an environment as if

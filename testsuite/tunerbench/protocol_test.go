@@ -1,15 +1,15 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/testsuite/machine"
 )
 
 // notebook is a contender that writes down what it is told.
@@ -107,12 +107,7 @@ func TestTPEIsFarBetterThanRandom(t *testing.T) {
 }
 
 func TestNNIAnswersAsAContender(t *testing.T) {
-	interpreter := cmp.Or(os.Getenv("PERENNIAL_TEST_PYTHON"), "../../.venv/bin/python3")
-	if err := exec.Command(interpreter, "-c", "import nni").Run(); err != nil {
-		require.Empty(t, os.Getenv("CI"), "%s has no nni (make makes one): %v", interpreter, err)
-		t.Skipf("%s has no nni (make makes one): %v", interpreter, err)
-	}
-	c, err := newPython("NNI", "nni.py", interpreter, t.TempDir())
+	c, err := newPython("NNI", "nni.py", machine.PythonWithNNI(t, "3.0"), t.TempDir())
 	require.NoError(t, err)
 	require.NotEmpty(t, c.Version())
 	first, err := Job{Function: "Branin01", Seed: 1, AtOnce: 3, Trials: 25}.run(c)

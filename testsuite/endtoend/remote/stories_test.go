@@ -232,7 +232,9 @@ func TestStory10_TheControllerLosesItsPowerAndTheHostsGoOn(t *testing.T) {
 	run := w.follow(endtoend.Plan{Trials: 8, Concurrency: 4, Steps: "2 + PERENNIAL_SEQUENCE % 3 * 8", Pause: "0.4"})
 	id := run.ID()
 	w.AwaitRunning(id, 3)
-	time.Sleep(2 * time.Second)
+	w.Await("a first end on record", func() bool {
+		return slices.ContainsFunc(w.Trials(id), func(row endtoend.Trial) bool { return row.State == "SUCCEEDED" })
+	})
 	disk.CutPower()
 	require.NotEmpty(t, w.runners(), "trials on the hosts live on")
 	require.Equal(t, "DONE", w.Start("resume", id, "--output", "json").Finished(2*endtoend.Patience).Status)
