@@ -179,11 +179,29 @@ func (a *Activities) submitUnlessUnwanted(ctx context.Context, key trial.Key) er
 	case unwanted:
 		return a.CancelTrial(ctx, key)
 	}
+	if err := a.hold(ctx, key); err != nil {
+		return err
+	}
 	if err := a.launch(ctx, key); err != nil {
 		return err
 	}
 	// Whoever wanted it to end meanwhile may have found nothing yet to end.
 	return a.CancelTrial(ctx, key)
+}
+
+// hold has no room for an attempt while its experiment is paused, unless a platform
+// may have accepted it already: then only another Submit can tell.
+func (a *Activities) hold(ctx context.Context, key trial.Key) error {
+	row, err := a.Record.Experiment(ctx, key.Experiment)
+	if err != nil || !row.Paused {
+		return err
+	}
+	attempt, err := a.Record.Attempt(ctx, key)
+	if err != nil || unanswered(attempt) {
+		return err
+	}
+	reason := trial.Reason{Code: "paused", Text: "its experiment is paused"}
+	return errors.Join(platforms.Errorf(platforms.Exhausted, "submit", "%s", reason.Text), a.Record.SubmitFailed(ctx, key, reason))
 }
 
 const (

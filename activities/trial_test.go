@@ -46,6 +46,25 @@ func TestAnAttemptWithoutRoomThatIsDecidedToEndIsNeverSubmitted(t *testing.T) {
 	require.Equal(t, []trial.Intent{{Cause: trial.CauseUser, Decision: "d"}}, f.platform.cancelled())
 }
 
+func TestAnAttemptIsNotLaunchedWhileItsExperimentIsPaused(t *testing.T) {
+	f := newFixture(t)
+	f.ask(2)
+	unanswered, waiting := f.begin(0), f.begin(1)
+	require.NoError(t, f.Store.SubmitFailed(ctx, unanswered, trial.Reason{Code: "submit-transient", Text: "no answer"}))
+	f.command(trial.Pause, "")
+	go call[any](f, f.RunAttempt, waiting)
+	require.Eventually(t, func() bool {
+		row, err := f.Trial(ctx, id, 1)
+		return err == nil && row.Reason.Code == "paused"
+	}, patience, time.Millisecond)
+	require.Zero(t, f.platform.submitted())
+	go call[any](f, f.RunAttempt, unanswered)
+	require.Eventually(t, func() bool { return f.handle(unanswered) != nil }, patience, time.Millisecond, "it may run already")
+	require.Nil(t, f.handle(waiting))
+	f.command(trial.Resume, "")
+	require.Eventually(t, func() bool { return f.handle(waiting) != nil }, patience, time.Millisecond)
+}
+
 func TestAnAttemptThatIsGivenUpIsNotSubmittedAnyMore(t *testing.T) {
 	f := newFixture(t)
 	f.ask(1)

@@ -2,11 +2,13 @@ package workflows_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/perennial-ml/perennial/experiment"
+	"github.com/perennial-ml/perennial/platforms/fake"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/perennial-ml/perennial/workflows"
@@ -110,7 +112,7 @@ func TestNothingStartsWhilePaused(t *testing.T) {
 	b.meanwhile(func() {
 		b.await(trial.Succeeded, 1)
 		b.command(trial.Pause, "")
-		b.until(func() bool { return b.experiment().Cursor == b.experiment().LastEvent && b.nothingOpen() })
+		b.until(func() bool { return b.experiment().Cursor == b.experiment().LastEvent && b.nothingRuns() })
 		asked := b.experiment().Asked
 		require.Less(t, asked, 4)
 		b.command(trial.Resume, "")
@@ -119,9 +121,10 @@ func TestNothingStartsWhilePaused(t *testing.T) {
 	require.Equal(t, same(trial.Succeeded, 3), b.states())
 }
 
-func (b *bench) nothingOpen() bool {
-	live, err := b.Live(ctx, id)
-	return err == nil && len(live) == 0
+// nothingRuns tells whether no attempt is on a platform.
+func (b *bench) nothingRuns() bool {
+	open, err := b.OpenAttempts(ctx, fake.Name)
+	return err == nil && !slices.ContainsFunc(open, func(a record.Attempt) bool { return a.Handle != nil })
 }
 
 func TestACustomisedTrialAddedWhilePausedWaitsForTheResume(t *testing.T) {
