@@ -201,6 +201,7 @@ type scripted struct {
 	fault   error // of Submit
 	submits int
 	cancels []trial.Intent
+	stuck   error // of Cancel
 	// cancelling happens while Cancel is under way.
 	cancelling func()
 	// submitting happens while Submit is under way.
@@ -255,7 +256,7 @@ func (s *scripted) Cancel(_ context.Context, _ platforms.Handle, intent trial.In
 	if s.cancelling != nil {
 		s.cancelling()
 	}
-	return nil
+	return s.stuck
 }
 
 func (s *scripted) Poll(_ context.Context, handles []platforms.Handle) ([]platforms.Report, error) {

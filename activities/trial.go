@@ -125,7 +125,10 @@ func (a *Activities) RunAttempt(ctx context.Context, key trial.Key) error {
 		if err != nil || platforms.Phase(attempt.Phase) != platforms.Lost {
 			return err
 		}
-		return a.sweep(ctx, platform, attempt)
+		if err := a.endLeftovers(ctx, platform, attempt); err != nil {
+			a.Logger.Warn("what a lost attempt has left cannot be ended now; a next one ends it first", "attempt", key, "error", err)
+		}
+		return ctx.Err()
 	})
 }
 
@@ -157,7 +160,7 @@ func (a *Activities) submit(ctx context.Context, key trial.Key) (over bool, err 
 		err = a.submitUnlessUnwanted(ctx, key)
 		switch code := platforms.CodeOf(err); {
 		case err == nil:
-			return false, nil
+			return a.endGivenUp(ctx, key)
 		case code == platforms.Invalid:
 			return true, a.refuse(ctx, key, err)
 		case code != platforms.Exhausted:
@@ -167,6 +170,20 @@ func (a *Activities) submit(ctx context.Context, key trial.Key) (over bool, err 
 			return false, err
 		}
 	}
+}
+
+// endGivenUp ends a run that was started although its attempt was given up while
+// it waited: its platform knew of none to end then.
+func (a *Activities) endGivenUp(ctx context.Context, key trial.Key) (givenUp bool, err error) {
+	attempt, err := a.Record.Attempt(ctx, key)
+	if err != nil || attempt.Outcome == "" {
+		return false, err
+	}
+	platform, err := a.platform(attempt.Platform)
+	if err != nil {
+		return true, err
+	}
+	return true, temporalError(a.endLeftovers(ctx, platform, attempt))
 }
 
 // submitUnlessUnwanted makes one try. What shall end is cancelled instead: then
@@ -336,14 +353,13 @@ func parameterFile(row record.Trial) []byte {
 		row.ParameterID, row.Source, row.Parameters)
 }
 
-// sweep clears what a lost attempt may have left running: no next attempt, which
-// would do it, need follow.
-func (a *Activities) sweep(ctx context.Context, platform Platform, attempt record.Attempt) error {
+// endLeftovers ends what an attempt that was lost or given up may have left running.
+func (a *Activities) endLeftovers(ctx context.Context, platform Platform, attempt record.Attempt) error {
 	handle, err := HandleOf(attempt)
 	if err != nil {
 		return err
 	}
-	return temporalError(cancelInTime(ctx, platform, handle, trial.Intent{Cause: trial.CauseSuperseded}))
+	return cancelInTime(ctx, platform, handle, trial.Intent{Cause: trial.CauseSuperseded})
 }
 
 // CancelTrial has a platform end an attempt on behalf of whoever the record says

@@ -223,6 +223,31 @@ func TestAssessingTwiceDecidesOnce(t *testing.T) {
 	require.Equal(t, 1, decided)
 }
 
+func TestWhatALostAttemptLeftOutOfReachKeepsNoTrialWaiting(t *testing.T) {
+	f := newFixture(t)
+	f.ask(1)
+	key := f.begin(0)
+	f.platform.reports[key] = platforms.Report{Key: key, Phase: platforms.Lost}
+	f.platform.stuck = platforms.Errorf(platforms.Transient, "cancel", "no route to host")
+	_, err := call[any](f, f.RunAttempt, key)
+	require.NoError(t, err)
+	require.NotEmpty(t, f.platform.cancelled())
+}
+
+func TestARunThatStartsAfterItsAttemptWasGivenUpIsEnded(t *testing.T) {
+	f := newFixture(t)
+	f.ask(1)
+	key := f.begin(0)
+	f.platform.submitting = func() { // somebody says that it is lost, and there is nothing of it yet
+		require.NoError(t, f.Store.Settle(ctx, key, record.Settlement{Outcome: record.OutcomeFault}))
+		require.NoError(t, f.Observe(ctx, key, record.Observation{Phase: string(platforms.Absent), Drained: true}))
+	}
+	_, err := call[any](f, f.RunAttempt, key)
+	require.NoError(t, err)
+	require.Equal(t, 1, f.platform.submitted())
+	require.Equal(t, []trial.Intent{{Cause: trial.CauseSuperseded}}, f.platform.cancelled())
+}
+
 func TestADecisionWhoseSignalWasLostCountsForNoLaterAttempt(t *testing.T) {
 	// assess.decision-before-signal: attempt 2 is running already.
 	f := newFixture(t)
