@@ -12,6 +12,7 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/perennial-ml/perennial/trial"
 	"github.com/perennial-ml/perennial/workflows"
 )
 
@@ -31,7 +32,7 @@ const (
 func (w *Workers) failOrphans(ctx context.Context, ids []string) {
 	for _, id := range ids {
 		if err := w.failOrphansIn(ctx, id); err != nil && ctx.Err() == nil {
-			w.options.Logger.Warn("fail orphaned activities; their heartbeats will tell", "workflow", id, "error", err)
+			w.options.Logger.Warn("fail orphaned activities; Temporal will by their timeouts", "workflow", id, "error", err)
 		}
 	}
 }
@@ -70,7 +71,7 @@ func split(trials []string, running map[string]bool) (others, merelyRun []string
 }
 
 // underWay are the workflows of trials with an attempt that was submitted and is
-// not over, as far as anybody knows.
+// not over, as far as anybody knows, and that nobody wants to end.
 func (w *Workers) underWay(ctx context.Context) (ids map[string]bool, err error) {
 	ids = map[string]bool{}
 	for _, platform := range w.options.Observers.all {
@@ -79,12 +80,18 @@ func (w *Workers) underWay(ctx context.Context) (ids map[string]bool, err error)
 			return nil, err
 		}
 		for _, attempt := range open {
-			if attempt.Outcome == "" && attempt.Handle != nil && !attempt.Drained {
-				ids[workflows.TrialWorkflowID(attempt.Key.Experiment, attempt.Key.Sequence)] = true
-			}
+			ids[trialWorkflow(attempt.Key)] = attempt.Outcome == "" && attempt.Handle != nil && !attempt.Drained
 		}
 	}
-	return ids, nil
+	decisions, err := w.options.Record.OpenDecisions(ctx)
+	for _, decision := range decisions {
+		ids[trialWorkflow(decision.Key)] = false
+	}
+	return ids, err
+}
+
+func trialWorkflow(key trial.Key) string {
+	return workflows.TrialWorkflowID(key.Experiment, key.Sequence)
 }
 
 // driven are the ids of the workflows that active experiments, and their trials,
@@ -148,7 +155,8 @@ func (w *Workers) fail(ctx context.Context, workflowID, activityID string) error
 }
 
 // orphaned tells whether an activity was begun by an earlier host of this state
-// directory. A call by id checks no attempt, so a live one must never match.
+// directory. A call by id checks no attempt: one that this host begins meanwhile,
+// after a timeout, may be failed for it, and runs twice for a moment as any may.
 func (w *Workers) orphaned(activity *workflowpb.PendingActivityInfo) bool {
 	identity := activity.LastWorkerIdentity
 	return activity.State == enumspb.PENDING_ACTIVITY_STATE_STARTED &&

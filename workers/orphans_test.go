@@ -12,7 +12,6 @@ import (
 	"github.com/perennial-ml/perennial/platforms/fake"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
-	"github.com/perennial-ml/perennial/workflows"
 )
 
 func TestOnlyWhatADeadHostOfThisStateDirectoryBeganIsFailed(t *testing.T) {
@@ -37,14 +36,15 @@ func TestOnlyWhatADeadHostOfThisStateDirectoryBeganIsFailed(t *testing.T) {
 func TestTrialsThatNeedSomethingAreTakenOverBeforeThoseThatMerelyRun(t *testing.T) {
 	w, temporal := believing(t, "mystate/before")
 	w.options.Observers = &Observers{all: []platforms.Platform{fake.New(fake.Options{StateDirectory: t.TempDir()})}}
-	const trials = atOnce + 3 // 0 to trials-1, of which the last two need something
+	const trials = atOnce + 4 // 0 to trials-1, of which the last three need something
 	for n := range trials {
 		w.launched(t, n)
 	}
-	over := trial.Key{Experiment: "k3v9x2ab", Sequence: trials - 2, Attempt: 1}
+	over, unsubmitted, unwanted := keyOf(trials-3), keyOf(trials-2), keyOf(trials-1)
 	require.NoError(t, w.options.Record.Observe(t.Context(), over, record.Observation{Phase: string(platforms.Exited), Exit: &trial.Exit{}, Drained: true}))
-	unsubmitted := trial.Key{Experiment: "k3v9x2ab", Sequence: trials - 1, Attempt: 1}
 	require.NoError(t, w.options.Record.SetHandle(t.Context(), unsubmitted, nil))
+	_, err := w.options.Record.Decide(t.Context(), record.Decision{Key: unwanted, Decision: trial.Decision{ID: "d", Cause: trial.CauseUser}})
+	require.NoError(t, err)
 	_, left, err := w.driven(t.Context())
 	require.NoError(t, err)
 	require.Len(t, left, trials)
@@ -55,9 +55,9 @@ func TestTrialsThatNeedSomethingAreTakenOverBeforeThoseThatMerelyRun(t *testing.
 	temporal.On("CompleteActivityByID", mock.Anything, "somebodys", mock.Anything, "", "5", nil, mock.Anything).
 		Run(func(call mock.Arguments) { taken = append(taken, call.String(2)) }).Return(nil)
 	w.takeOver(ctx, left)
-	want := []string{trialWorkflow(trials - 2), trialWorkflow(trials - 1)}
-	for n := range trials - 2 {
-		want = append(want, trialWorkflow(n))
+	want := []string{trialWorkflow(over), trialWorkflow(unsubmitted), trialWorkflow(unwanted)}
+	for n := range trials - 3 {
+		want = append(want, trialWorkflow(keyOf(n)))
 	}
 	require.Equal(t, want, taken)
 }
@@ -67,11 +67,11 @@ func TestATakeOverEndsWithItsHost(t *testing.T) {
 	w.options.Observers = &Observers{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	w.takeOver(ctx, []string{trialWorkflow(0)})
-	temporal.AssertNotCalled(t, "DescribeWorkflowExecution", mock.Anything, trialWorkflow(0), "")
+	w.takeOver(ctx, []string{trialWorkflow(keyOf(0))})
+	temporal.AssertNotCalled(t, "DescribeWorkflowExecution", mock.Anything, trialWorkflow(keyOf(0)), "")
 }
 
-func trialWorkflow(n int) string { return workflows.TrialWorkflowID("k3v9x2ab", n) }
+func keyOf(n int) trial.Key { return trial.Key{Experiment: "k3v9x2ab", Sequence: n, Attempt: 1} }
 
 // launched puts a trial on record that runs on the platform fake.
 func (w *Workers) launched(t *testing.T, n int) {
