@@ -72,7 +72,7 @@ def experiment(settings, base):
     """What NNI's manager put into --exp_params, as far as the dispatcher reads it."""
     source = importlib.util.find_spec("nni.__main__").loader.get_source("nni.__main__")
     spell = spelled_in_1 if "builtinTunerName" in source else dict
-    tuner, assessor = settings.get("tuner") or idle(base), settings.get("assessor")
+    tuner, assessor = settings.get("tuner") or idle(), settings.get("assessor")
     if framing() == "pipes":
         old_name(tuner)
     role = "advisor" if framing() == "pipes" and advises(tuner, base) else "tuner"
@@ -109,7 +109,7 @@ def advises(algorithm, base):
     return issubclass(getattr(importlib.import_module(module), name), base.MsgDispatcherBase)
 
 
-def idle(base):
+def idle():
     """A tuner that does nothing, for an assessor whose tuner is not NNI's."""
     from nni.tuner import Tuner
 

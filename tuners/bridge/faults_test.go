@@ -60,7 +60,7 @@ func TestAProcessThatDoesNotReadIsLateToo(t *testing.T) {
 func TestAPythonThatCannotBeStartedIsAnErrorAndNothingElse(t *testing.T) {
 	bin := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(bin, "python3"), []byte("no program"), 0o755))
-	for range 50 { // it used to be a panic every other time
+	for range 50 { // whether its start has failed when it is ended is a race
 		_, err := Open(Spec{Experiment: "abcdefgh", Tuner: &Algorithm{Name: "TPE"}, Home: Home{
 			Environment: []string{"PATH=" + bin}, Log: t.TempDir(), Checkpoint: t.TempDir(),
 		}})
