@@ -23,11 +23,12 @@ const (
 	// thinking is how long a round waits for a tuner before it looks after
 	// everything else again. The tuner goes on meanwhile.
 	thinking = 2 * time.Second
-	// idle is how long an algorithm is kept that no activity uses.
-	idle = time.Minute
 	// longestPause bounds the time between two attempts to rebuild an algorithm.
 	longestPause = 30 * time.Second
 )
+
+// idle is how long an algorithm is kept that no activity uses.
+var idle = time.Minute
 
 // role is what an algorithm is to its experiment.
 type role string

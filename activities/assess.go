@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,21 +28,40 @@ func (a *Activities) Assess(ctx context.Context, id string) error {
 		return err
 	}
 	return alive(ctx, func(ctx context.Context) error {
-		var judges []func(context.Context) error
-		if bridged(config.Tuner) {
-			judges = append(judges, func(ctx context.Context) error { return a.overhear(ctx, place{id, roleTuner}, a.build(row)) })
+		err := a.all(ctx, a.judges(row, config))
+		if err == nil || ctx.Err() != nil || config.Assessor == nil { // what a tuner lacks, its rounds tell
+			return err
 		}
-		switch {
-		case config.Assessor == nil || together(config):
-		case bridged(*config.Assessor):
-			judges = append(judges, func(ctx context.Context) error {
-				return a.overhear(ctx, place{id, roleAssessor}, a.buildAssessor(row))
-			})
-		default:
-			judges = append(judges, func(ctx context.Context) error { return a.assess(ctx, id, config) })
-		}
-		return a.all(ctx, judges)
+		return errors.Join(err, a.Record.SetReason(ctx, id, trial.Reason{Code: reasonAssessor, Text: err.Error()}))
 	})
+}
+
+// reasonAssessor is the code of the reason why intermediate results are not judged.
+const reasonAssessor = "assessor"
+
+// judging takes that reason back.
+func (a *Activities) judging(ctx context.Context, id string) error {
+	row, err := a.Record.Experiment(ctx, id)
+	if err != nil || row.Reason.Code != reasonAssessor {
+		return err
+	}
+	return a.Record.SetReason(ctx, id, trial.Reason{})
+}
+
+// judges is the work of everybody who judges intermediate results.
+func (a *Activities) judges(row record.Experiment, config experiment.Experiment) (work []func(context.Context) error) {
+	if bridged(config.Tuner) {
+		work = append(work, func(ctx context.Context) error { return a.overhear(ctx, place{row.ID, roleTuner}, a.build(row)) })
+	}
+	switch {
+	case config.Assessor == nil || together(config):
+		return work
+	case bridged(*config.Assessor):
+		return append(work, func(ctx context.Context) error {
+			return a.overhear(ctx, place{row.ID, roleAssessor}, a.buildAssessor(row))
+		})
+	}
+	return append(work, func(ctx context.Context) error { return a.assess(ctx, row.ID, config) })
 }
 
 // all has everybody work at the same time until all are through or one fails, and
@@ -79,6 +99,9 @@ func (a *Activities) assess(ctx context.Context, id string, config experiment.Ex
 			key := trial.Key{Experiment: id, Sequence: event.Sequence, Attempt: event.Attempt}
 			return a.earlyStop(ctx, key, event.Number, verdict.Reason)
 		})
+		if err == nil {
+			err = a.judging(ctx, id)
+		}
 		if err != nil {
 			return err
 		}
@@ -96,6 +119,8 @@ func (a *Activities) assess(ctx context.Context, id string, config experiment.Ex
 func (a *Activities) overhear(ctx context.Context, at place, build func() (tuners.Tuner, error)) error {
 	changed, stop := a.Record.WatchLog(at.experiment)
 	defer stop()
+	_, leave := a.use(at) // it is at work also while nothing comes
+	defer leave()
 	for {
 		rung, judges, err := a.hear(ctx, at, build)
 		if err != nil || !judges {
@@ -143,13 +168,13 @@ func (a *Activities) hear(ctx context.Context, at place, build func() (tuners.Tu
 		// It says a stop once: if that cannot be put on record, one that is rebuilt
 		// says it again.
 		made, err = a.decideAll(lasting, at.experiment, process.Stops())
-		return err
+		return cmp.Or(err, process.Failure()) // nothing that came may have met it
 	})
 	if err != nil {
 		a.Logger.Warn("an algorithm fails and will be rebuilt", "experiment", at.experiment, "role", at.role, "error", err)
 		return rung, false, err // what comes later is not for this call
 	}
-	var faults []error
+	faults := []error{a.judging(ctx, at.experiment)}
 	for _, decision := range made {
 		faults = append(faults, a.Signaler.EarlyStop(ctx, decision.Key, decision.Decision))
 	}

@@ -132,6 +132,28 @@ func TestATunerThatIsAProcessStopsTrialsByADecision(t *testing.T) {
 	require.Len(t, f.pids(), 1, "rounds and assessment share one process")
 }
 
+func TestAnAssessorThatHasNothingToJudgeStaysAtWork(t *testing.T) {
+	activities.SetIdle(t, time.Millisecond)
+	f := assessedBy(t, counting)
+	f.round(1, 1)
+	f.assess()
+	f.report(f.begin(0), metrics.Periodical, "1")
+	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(f.StateDirectory, "pids")); return err == nil }, patience, time.Millisecond)
+	require.Never(t, func() bool { return len(f.pids()) > 1 }, 100*time.Millisecond, time.Millisecond)
+}
+
+func TestAnAssessorThatFailsIsTheExperimentsReasonUntilItWorks(t *testing.T) {
+	f := assessedBy(t, "[ -e licence ] || { echo no licence >&2; exit 1; }\n"+counting)
+	f.round(1, 1)
+	_, err := call[any](f, f.Assess, id)
+	require.ErrorContains(t, err, "no licence")
+	require.Equal(t, "assessor", f.row().Reason.Code)
+	require.Contains(t, f.row().Reason.Text, "no licence")
+	require.NoError(t, os.WriteFile(filepath.Join(f.StateDirectory, "licence"), nil, 0o644))
+	f.assess()
+	require.Eventually(t, func() bool { return f.row().Reason.Zero() }, patience, time.Millisecond)
+}
+
 // mute is a Signaler that reaches nobody.
 type mute struct{}
 
@@ -187,14 +209,21 @@ func TestATunerThatIsAProcessIsToldAllThatATrialReported(t *testing.T) {
 	require.Contains(t, string(heard), `{"op":"observe","trial":0,"status":"succeeded","value":0.25,"metric":{"default":0.25,"f1":1.0}}`)
 }
 
-func TestAnAssessorThatIsAProcessJudgesTheTrialsOfOurTuner(t *testing.T) {
+// assessedBy is an experiment of a tuner of ours whose assessor is a command.
+func assessedBy(t *testing.T, command string) *fixture {
 	directory := t.TempDir()
 	f := newFixtureWith(t, func(e *experiment.Experiment) {
-		e.Assessor = &experiment.Algorithm{Command: counting, CodeDirectory: directory}
+		e.Assessor = &experiment.Algorithm{Command: command, CodeDirectory: directory}
 	})
 	f.StateDirectory = directory
 	f.Variables = func(string) []string { return os.Environ() }
 	f.Cleanup(func() { activities.EndAlgorithms(f.Activities, "") })
+	return f
+}
+
+func TestAnAssessorThatIsAProcessJudgesTheTrialsOfOurTuner(t *testing.T) {
+	f := assessedBy(t, counting)
+	directory := f.StateDirectory
 	f.round(1, 2)
 	require.Contains(t, f.parameters(0), `"x"`)
 	f.assess()
