@@ -111,6 +111,7 @@ type attempt struct {
 	termed   time.Time     // when this process was told to end, zero if it was not
 	killFrom time.Time     // from when on everything is killed, zero while all is well
 	contact  contact
+	kept     time.Time  // when the claim was last touched
 	grant    *gpu.Grant // nil where it asked for no GPU
 }
 

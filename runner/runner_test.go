@@ -431,6 +431,20 @@ func TestARunnerWithoutItsClaimRefusesToRun(t *testing.T) {
 	require.NoFileExists(t, a.Path(rundir.ProcessFile))
 }
 
+func TestALivingRunnerTouchesItsClaimWhichLooksForgottenOtherwise(t *testing.T) {
+	a := newAttempt(t, "sleep 3600")
+	old := time.Now().Add(-29 * 24 * time.Hour)
+	require.NoError(t, os.WriteFile(a.Path(rundir.ClaimFile), nil, 0o600))
+	require.NoError(t, os.Chtimes(a.Path(rundir.ClaimFile), old, old))
+	a.begin()
+	require.Eventually(t, func() bool {
+		info, err := os.Stat(a.Path(rundir.ClaimFile))
+		return err == nil && time.Since(info.ModTime()) < time.Hour
+	}, patience, time.Millisecond)
+	a.cancel()
+	a.end()
+}
+
 func TestTheTrialFindsItsCallersEnvironmentBelowOurs(t *testing.T) {
 	a := newAttempt(t, `echo "$CALLER|$NNI_TRIAL_JOB_ID|$CUDA_VISIBLE_DEVICES|$RUNNERS|$(umask)|$(ulimit -Sn)|$PERENNIAL_RUN"`)
 	none := 0

@@ -13,6 +13,8 @@ import (
 
 const (
 	killInterval = 10 * time.Millisecond // between two rounds of killing
+	// keepInterval is far below the ten days after which the strictest tidy up.
+	keepInterval = 12 * time.Hour
 	// leftoverGrace is what processes get that the command left behind: enough
 	// for the tee of a process substitution to write its last line.
 	leftoverGrace = time.Second
@@ -33,7 +35,21 @@ func (a *attempt) watch() {
 			a.killAll()
 		}
 		a.noteTree()
+		a.keepClaim()
 		a.pause()
+	}
+}
+
+// keepClaim touches the claim now and then. It goes by the clock on the wall, which
+// also passes while the machine sleeps, and may be set back.
+func (a *attempt) keepClaim() {
+	now := time.Now().Round(0)
+	if since := now.Sub(a.kept); since >= 0 && since < keepInterval {
+		return
+	}
+	a.kept = now
+	if err := a.run.KeepClaim(); err != nil {
+		a.log.sayOnce("cannot touch the claim: %v", err)
 	}
 }
 

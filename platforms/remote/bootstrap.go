@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/platforms/internal/ssh"
 )
 
@@ -107,7 +108,7 @@ func unfit(address Address, format string, args ...any) error {
 func (h *host) judge(facts map[string][]string) (site, error) {
 	first := func(name string) string { return append(facts[name], "")[0] }
 	if faults := facts["fault"]; len(faults) > 0 {
-		return site{}, fmt.Errorf("%s: %s", h.address, unwritable(strings.Join(faults, "; ")))
+		return site{}, fmt.Errorf("%s: %w", h.address, unwritable(strings.Join(faults, "; ")))
 	}
 	processor, known := processors[first("processor")]
 	if first("system") != "Linux" || !known {
@@ -123,16 +124,18 @@ func (h *host) judge(facts map[string][]string) (site, error) {
 	return found, nil
 }
 
-// unwritable explains what a machine said when something could not be written.
-func unwritable(said string) string {
+// unwritable explains what a machine said when something could not be written. Of a
+// full disk it leaves out the file, which has another name each time.
+func unwritable(said string) error {
 	const otherwise = ", or name another place by the machine's key directory"
 	switch {
 	case strings.Contains(said, "No space left"), strings.Contains(said, "quota"):
-		return "the disk is full there: make room" + otherwise + ": " + said
+		return platforms.Errorf(platforms.Exhausted, "connect", "the disk is full there: make room%s:%s",
+			otherwise, said[strings.LastIndex(said, ":")+1:])
 	case strings.Contains(said, "Read-only"):
-		return "our directory there cannot be written, on a read-only file system: have that mounted for writing" + otherwise + ": " + said
+		return errors.New("our directory there cannot be written, on a read-only file system: have that mounted for writing" + otherwise + ": " + said)
 	}
-	return "our directory there cannot be written: give this user the right to" + otherwise + ": " + said
+	return errors.New("our directory there cannot be written: give this user the right to" + otherwise + ": " + said)
 }
 
 // bring uploads the runner.
@@ -141,7 +144,7 @@ func (s site) bring(ctx context.Context, connection *ssh.Connection) error {
 	_, err := connection.Run(ctx, command, bytes.NewReader(s.binary))
 	var failed *ssh.Failure
 	if errors.As(err, &failed) {
-		return fmt.Errorf("bring the runner: %s", unwritable(failed.Said))
+		return fmt.Errorf("bring the runner: %w", unwritable(failed.Said))
 	}
 	return err
 }

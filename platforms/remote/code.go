@@ -32,7 +32,7 @@ const uploadTimeout = 10 * time.Minute
 type archives struct{ directory string }
 
 func (p *platform) archives(experiment string) archives {
-	return archives{filepath.Join(p.placements.experiment(experiment), "code")}
+	return archives{filepath.Join(p.placements.Folder(experiment), "code")}
 }
 
 func (a archives) path(hash string) string {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/perennial-ml/perennial/gpu"
 	"github.com/perennial-ml/perennial/platforms"
-	"github.com/perennial-ml/perennial/runner/agent"
 )
 
 var _ platforms.WithGPUs = (*platform)(nil)
@@ -29,8 +28,8 @@ func (p *platform) GPUs(ctx context.Context, options json.RawMessage) ([]gpu.Hos
 
 func (h *host) gpus(ctx context.Context, m machine) gpu.Host {
 	host := gpu.Host{}
-	err := h.do(ctx, func(client *agent.Client) (err error) {
-		host, err = client.GPUs(ctx)
+	err := h.do(ctx, func(up *link) (err error) {
+		host, err = up.client.GPUs(ctx)
 		return err
 	})
 	if err != nil {

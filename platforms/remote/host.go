@@ -44,9 +44,11 @@ type host struct {
 	trying     chan struct{} // closed when the present try is over; nil: there is none
 	fault      error         // of the last try; nil after a good one
 	failures   int
-	next       time.Time // no try before
-	heard      time.Time // when its agent last answered
-	used       time.Time // when somebody last needed it
+	next       time.Time     // no try before
+	heard      time.Time     // when its agent last answered
+	welcome    agent.Welcome // of the last connection
+	changed    time.Time     // when that was another directory than before
+	used       time.Time     // when somebody last needed it
 	facts      agent.Facts
 	open       map[trial.Key]bool   // runs that are not over, as far as known
 	code       map[string]bool      // hashes it is known to hold
@@ -173,19 +175,29 @@ const (
 	againPatience = 3 * time.Second
 )
 
-// do does something with the machine's agent, again where the connection was lost.
-func (h *host) do(ctx context.Context, verb func(*agent.Client) error) (err error) {
+// do does something over the connection, again where that was lost.
+func (h *host) do(ctx context.Context, verb func(*link) error) (err error) {
 	for range tries {
 		var up *link
 		if up, err = h.await(ctx, againPatience); err != nil {
 			return err
 		}
-		if err = verb(up.client); !errors.Is(err, agent.ErrGone) {
+		if err = verb(up); !errors.Is(err, agent.ErrGone) {
 			return err
 		}
 		<-up.client.Done()
 	}
 	return err
+}
+
+// doFor is do about a run, for an agent that can tell of it.
+func (h *host) doFor(ctx context.Context, placed placement, verb func(*agent.Client) error) error {
+	return h.do(ctx, func(up *link) error {
+		if err := up.tells(placed); err != nil {
+			return err
+		}
+		return verb(up.client)
+	})
 }
 
 // try sees to it that the machine is being reached, unless it is or it is too
@@ -214,7 +226,10 @@ func (h *host) reach() {
 		h.failed(err)
 		return
 	}
-	h.link, h.fault, h.failures, h.heard = made, nil, 0, time.Now()
+	if made.welcome.Site != h.welcome.Site {
+		h.changed = time.Now()
+	}
+	h.link, h.welcome, h.fault, h.failures, h.heard = made, made.welcome, nil, 0, time.Now()
 	go h.follow(made)
 	go h.platform.supersedeOn(h)
 }
@@ -295,13 +310,18 @@ func (h *host) told(facts agent.Facts) {
 	h.facts, h.heard = facts, time.Now()
 }
 
-// silence is for how long nobody has heard of the machine, as far as this process
-// knows.
-func (h *host) silence() time.Duration {
+// silence is for how long nobody has heard of a run from the machine, as far as this
+// process knows. A machine that answers without our directory is silent about what
+// ran there only if it was started anew: else that may run on, and would not notice
+// that it was given up.
+func (h *host) silence(placed placement) time.Duration {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	if h.link != nil {
 		h.hear(h.link)
+	}
+	if placed.foreign(h.welcome) && placed.Boot != h.welcome.Boot {
+		return time.Since(h.changed)
 	}
 	return time.Since(h.heard)
 }

@@ -29,6 +29,15 @@ type place struct {
 	runner    string // the runner's binary
 }
 
+// tells says why the agent cannot tell of a run, nil where it can.
+func (l *link) tells(placed placement) error {
+	if !placed.foreign(l.welcome) {
+		return nil
+	}
+	return fmt.Errorf("%s: our directory there is not the one that the trial was started in: is a file system not mounted? "+
+		"if it is gone for good, give the trial up by starter kill --lost", placed.Address)
+}
+
 func (l *link) close() {
 	l.forget()
 	l.connection.Close()

@@ -26,6 +26,9 @@ func (p *platform) Logs(ctx context.Context, handle platforms.Handle, stream str
 	if err == nil {
 		up, err = h.up(ctx)
 	}
+	if err == nil {
+		err = up.tells(*placed)
+	}
 	if err != nil {
 		return nil, faultAt("logs", placed.Address, err)
 	}

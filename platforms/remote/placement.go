@@ -3,13 +3,10 @@ package remote
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/runner/agent"
 	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/trial"
 )
@@ -25,11 +22,21 @@ type placement struct {
 	Format int       `json:"format"`
 	Key    trial.Key `json:"key"`
 	Address
-	// Site and Boot are those of the machine when it was chosen.
+	// Site and Boot are those of the machine when it was chosen: only where our
+	// directory still is that Site can anybody there tell of the attempt.
 	Site string `json:"site,omitempty"`
 	Boot string `json:"boot,omitempty"`
 	// Never is why the attempt is on no machine and never will be.
 	Never *trial.Intent `json:"never,omitempty"`
+}
+
+// Sound implements rundir.Entry.
+func (p placement) Sound() bool { return p.Host != "" || p.Never != nil }
+
+// foreign tells whether an agent is in another directory than the one in which the
+// attempt was placed, as far as is known of both.
+func (p placement) foreign(to agent.Welcome) bool {
+	return p.Site != "" && to.Site != "" && p.Site != to.Site
 }
 
 func (p placement) handle() platforms.Handle {
@@ -37,75 +44,26 @@ func (p placement) handle() platforms.Handle {
 	return platforms.Handle{Format: handleFormat, Platform: Name, Key: p.Key, Data: data}
 }
 
-// placements keeps a small file for each attempt, in a folder for each experiment.
-// The first to place an attempt wins, for ever.
-type placements struct{ directory string }
+// placements know where every attempt is.
+type placements struct{ rundir.Register[placement] }
 
-func (p placements) experiment(id string) string {
-	return filepath.Join(p.directory, filepath.Base(id))
-}
-
-func (p placements) path(key trial.Key) string {
-	return filepath.Join(p.experiment(key.Experiment), key.String()+placementSuffix)
+func newPlacements(directory string) placements {
+	return placements{rundir.Register[placement]{Directory: directory, Suffix: placementSuffix, Format: placementFormat}}
 }
 
 // find returns nil for an attempt nobody placed.
 func (p placements) find(key trial.Key) (*placement, error) {
-	placed, err := readPlacement(p.path(key))
+	placed, err := p.Find(key)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return placed, err
+	return &placed, err
 }
 
 // add places an attempt and returns where it is, which another may have decided
 // before.
 func (p placements) add(wanted placement) (*placement, error) {
 	wanted.Format = placementFormat
-	content, err := json.Marshal(wanted)
-	if err != nil {
-		return nil, err
-	}
-	if err := rundir.MakeDirectory(p.experiment(wanted.Key.Experiment)); err != nil {
-		return nil, err
-	}
-	err = rundir.CreateFile(p.path(wanted.Key), append(content, '\n'), 0o600)
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
-	return readPlacement(p.path(wanted.Key))
-}
-
-func (p placements) list(experiment string) ([]placement, error) {
-	files, err := os.ReadDir(p.experiment(experiment))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	var all []placement
-	for _, file := range files {
-		if !strings.HasSuffix(file.Name(), placementSuffix) {
-			continue
-		}
-		placed, err := readPlacement(filepath.Join(p.experiment(experiment), file.Name()))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, *placed)
-	}
-	return all, err
-}
-
-func readPlacement(path string) (*placement, error) {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	placed := &placement{}
-	if err := json.Unmarshal(content, placed); err != nil || placed.Host == "" && placed.Never == nil {
-		return nil, fmt.Errorf("%s is damaged: remove it if the attempt has ended", path)
-	}
-	if placed.Format > placementFormat {
-		return nil, fmt.Errorf("%s has format %d: use the newer starter that wrote it", path, placed.Format)
-	}
-	return placed, nil
+	placed, err := p.Add(wanted.Key, wanted)
+	return &placed, err
 }

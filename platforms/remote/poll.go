@@ -113,11 +113,11 @@ func (p *platform) questions(placed []placement) []agent.Question {
 
 // report takes in what a machine said about a run.
 func (p *platform) report(h *host, up *link, placed placement, asked agent.Question, finding agent.Finding) platforms.Report {
+	if err := up.tells(placed); err != nil {
+		return p.silent(h, []placement{placed}, err)[0]
+	}
 	report := finding.Report
 	report.Key, report.Output = placed.Key, "" // that is a path of that machine
-	if report.Phase == platforms.Absent {
-		judgeAbsence(&report, placed, up.welcome)
-	}
 	h.saw(placed.Key, report.Phase.Definite() || report.Phase == platforms.Absent)
 	if asked.After != nil {
 		p.journals.put(placed.Key, *asked.After, finding)
@@ -125,29 +125,16 @@ func (p *platform) report(h *host, up *link, placed placement, asked agent.Quest
 	return report
 }
 
-// judgeAbsence keeps a run from being given up because our directory on its machine
-// is another one: one that was lost with the machine's last life is lost indeed, one
-// that is merely not mounted is not.
-func judgeAbsence(report *platforms.Report, placed placement, now agent.Welcome) {
-	switch {
-	case placed.Site == "" || placed.Site == now.Site:
-	case placed.Boot != now.Boot:
-		report.Phase, report.Reason = platforms.Lost, trial.Reason{Code: "machine-rebooted", Text: "the machine went down while it ran, and its files are gone"}
-	default:
-		report.Phase, report.Reason = platforms.Unreachable, trial.Reason{Code: "unreadable",
-			Text: "our directory on " + placed.Address.String() + " is not the one it was started in: is a file system not mounted?"}
-	}
-}
-
-// silent reports on the runs of a machine that does not answer: they cannot be
-// reached, and are lost only after as long as the experiment says.
+// silent reports on the runs of a machine that does not answer, or cannot tell of
+// them: they cannot be reached, and are lost only after as long as the experiment
+// says.
 func (p *platform) silent(h *host, placed []placement, err error) []platforms.Report {
 	reports := unreachable(placed, plain(h.address, err))
 	for i := range reports {
 		if p.lost(placed[i]) {
 			h.saw(placed[i].Key, true)
 			reports[i].Phase, reports[i].Reason = platforms.Lost, trial.Reason{Code: "host-lost",
-				Text: "nothing was heard of " + h.address.String() + " for longer than hostLostAfter"}
+				Text: "nothing was heard of it from " + h.address.String() + " for longer than hostLostAfter"}
 		}
 	}
 	return reports
@@ -162,8 +149,8 @@ func unreachable(placed []placement, err error) []platforms.Report {
 	return reports
 }
 
-// lost tells whether a run's machine has been silent for longer than its experiment
-// puts up with.
+// lost tells whether a run's machine has been silent about it for longer than its
+// experiment puts up with.
 func (p *platform) lost(placed placement) bool {
 	p.mutex.Lock()
 	h := p.hosts[placed.Address]
@@ -172,7 +159,7 @@ func (p *platform) lost(placed placement) bool {
 		return false
 	}
 	limit := p.lostAfter(placed.Key.Experiment)
-	return limit > 0 && h.silence() > limit+lostMargin
+	return limit > 0 && h.silence(placed) > limit+lostMargin
 }
 
 func (p *platform) lostAfter(experiment string) time.Duration {

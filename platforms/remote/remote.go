@@ -77,7 +77,7 @@ func New(options Options) platforms.Platform {
 		options.LookupEnv = func(string, string) (string, bool) { return "", false }
 	}
 	p := &platform{
-		Options: options, placements: placements{filepath.Join(options.StateDirectory, "platforms", Name)},
+		Options: options, placements: newPlacements(filepath.Join(options.StateDirectory, "platforms", Name)),
 		ends: make(chan trial.Key, endsKept), hosts: map[Address]*host{},
 	}
 	p.ctx, p.stop = context.WithCancel(context.Background())
@@ -114,7 +114,7 @@ func (p *platform) Close() error {
 // List implements platforms.Platform, from what was written down before anything
 // was started.
 func (p *platform) List(_ context.Context, experiment string) ([]platforms.Handle, error) {
-	all, err := p.placements.list(experiment)
+	all, err := p.placements.List(experiment)
 	if err != nil {
 		return nil, runs.Fault("list", err)
 	}
@@ -163,10 +163,10 @@ func (p *platform) Cancel(ctx context.Context, handle platforms.Handle, intent t
 // on does something with the agent of the machine that has a run.
 func (p *platform) on(ctx context.Context, placed placement, verb string, do func(*agent.Client) error) error {
 	host, err := p.hostOf(placed.Key.Experiment, placed.Address)
-	if err != nil {
-		return faultAt(verb, placed.Address, err)
+	if err == nil {
+		err = host.doFor(ctx, placed, do)
 	}
-	return faultAt(verb, placed.Address, host.do(ctx, do))
+	return faultAt(verb, placed.Address, err)
 }
 
 // Collect implements platforms.Platform. What came along with the last Poll is not
@@ -201,7 +201,7 @@ func (p *platform) CleanUp(ctx context.Context, experiment string) error {
 	}
 	var faults []error
 	for _, m := range machines {
-		err := p.host(m, experiment).do(ctx, func(client *agent.Client) error { return client.CleanUp(ctx, experiment) })
+		err := p.host(m, experiment).do(ctx, func(up *link) error { return up.client.CleanUp(ctx, experiment) })
 		faults = append(faults, faultAt("clean up", m.Address, err))
 	}
 	return errors.Join(append(faults, p.archives(experiment).remove())...)

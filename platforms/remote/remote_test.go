@@ -265,6 +265,53 @@ func TestCodeThatNobodyUsesIsRemovedFromTheMachine(t *testing.T) {
 	require.NoDirExists(t, kept)
 }
 
+func TestARunWhoseDirectoryIsNotMountedIsNeitherOverNorStartedAgainAndIsFoundLater(t *testing.T) {
+	s := newSite(t, nil, entry{})
+	require.Equal(t, "once\n", s.run("echo once"))
+	handles, err := s.List(t.Context(), s.job.Key.Experiment)
+	require.NoError(t, err)
+	ours := filepath.Join(s.lab.Hosts[0].Home(), ".perennial")
+	require.NoError(t, os.Rename(ours, ours+"-not-mounted"))
+	s.awaitPhase(handles, platforms.Unreachable, "is a file system not mounted?")
+	_, err = s.Submit(t.Context(), s.job)
+	require.ErrorContains(t, err, "host0: our directory there is not the one")
+	require.Equal(t, platforms.Transient, platforms.CodeOf(err))
+	require.ErrorContains(t, s.Cancel(t.Context(), handles[0], trial.Intent{Cause: trial.CauseUser}), "host0: our directory there is not the one")
+	require.NoDirExists(t, filepath.Join(ours, "runs", s.job.Key.Experiment))
+	require.NoError(t, os.RemoveAll(ours))
+	require.NoError(t, os.Rename(ours+"-not-mounted", ours))
+	s.awaitPhase(handles, platforms.Exited, "")
+	require.Equal(t, "once\n", s.log(handles[0], 0))
+}
+
+// awaitPhase waits until the only run is in a phase for a reason; until then it
+// cannot be reached.
+func (s *site) awaitPhase(handles []platforms.Handle, phase platforms.Phase, words string) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		reports, err := s.Poll(s.t.Context(), handles)
+		require.NoError(s.t, err)
+		require.Contains(s.t, []platforms.Phase{phase, platforms.Unreachable}, reports[0].Phase)
+		return reports[0].Phase == phase && strings.Contains(reports[0].Reason.Text, words)
+	}, time.Minute, 10*time.Millisecond)
+}
+
+func TestAPlacementOfAnEarlierVersionIsStillKnown(t *testing.T) {
+	state := t.TempDir()
+	experiment := filepath.Join(state, "platforms", "remote", "abcdefgh")
+	require.NoError(t, os.MkdirAll(experiment, 0o700))
+	key := trial.Key{Experiment: "abcdefgh", Sequence: 7, Attempt: 2}
+	content := `{"format":1,"key":{"experiment":"abcdefgh","sequence":7,"attempt":2},"host":"gpu1","port":2222,"site":"s","boot":"b"}` + "\n"
+	require.NoError(t, os.WriteFile(filepath.Join(experiment, key.String()+".placement"), []byte(content), 0o600))
+	p := open(state, nil)
+	defer p.Close()
+	handles, err := p.List(t.Context(), "abcdefgh")
+	require.NoError(t, err)
+	require.Len(t, handles, 1)
+	require.Equal(t, key, handles[0].Key)
+	require.JSONEq(t, content, string(handles[0].Data))
+}
+
 func TestAMachineWithoutARunnerForItSaysSo(t *testing.T) {
 	s := newSite(t, nil, entry{})
 	s.Platform = remote.New(remote.Options{

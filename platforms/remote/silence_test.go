@@ -76,16 +76,31 @@ func TestAMachineThatAnswersTooLateIsNotSilent(t *testing.T) {
 	}, 10*time.Second, time.Millisecond)
 }
 
-func TestWhatIsMissingIsLostOnlyIfTheMachineWasStartedAnewSince(t *testing.T) {
-	for name, wanted := range map[string]platforms.Phase{"site": platforms.Absent, "elsewhere": platforms.Unreachable} {
-		report := platforms.Report{Phase: platforms.Absent}
-		judgeAbsence(&report, placed(), agent.Welcome{Site: name, Boot: "boot"})
-		require.Equal(t, wanted, report.Phase)
+func TestAMachineThatCameBackWithoutOurDirectoryCannotTellAndIsGivenUpLikeASilentOne(t *testing.T) {
+	for _, c := range []struct {
+		section string
+		since   time.Duration
+		there   agent.Welcome
+		want    platforms.Phase
+	}{
+		{`{"machineList":[{"host":"gpu1"}]}`, 10000 * time.Hour, agent.Welcome{Site: "elsewhere", Boot: "another"}, platforms.Unreachable},
+		{`{"machineList":[{"host":"gpu1"}],"hostLostAfter":600}`, 10 * time.Minute, agent.Welcome{Site: "elsewhere", Boot: "another"}, platforms.Unreachable},
+		{`{"machineList":[{"host":"gpu1"}],"hostLostAfter":600}`, 12 * time.Minute, agent.Welcome{Site: "elsewhere", Boot: "another"}, platforms.Lost},
+		// It may run on, out of sight.
+		{`{"machineList":[{"host":"gpu1"}],"hostLostAfter":600}`, 12 * time.Minute, agent.Welcome{Site: "elsewhere", Boot: "boot"}, platforms.Unreachable},
+	} {
+		p, h := silentFor(t, 0, c.section)
+		h.welcome, h.changed = c.there, time.Now().Add(-c.since)
+		report := p.report(h, &link{welcome: c.there}, placed(), agent.Question{}, agent.Finding{Report: platforms.Report{Phase: platforms.Absent}})
+		require.Equal(t, c.want, report.Phase, "%+v", c)
 	}
-	report := platforms.Report{Phase: platforms.Absent}
-	judgeAbsence(&report, placed(), agent.Welcome{Site: "elsewhere", Boot: "another"})
-	require.Equal(t, platforms.Lost, report.Phase)
-	require.Equal(t, "machine-rebooted", report.Reason.Code)
+}
+
+func TestWhatOurDirectoryDoesNotKnowWasNeverThere(t *testing.T) {
+	p, h := silentFor(t, 0, `{"machineList":[{"host":"gpu1"}]}`)
+	there := &link{welcome: agent.Welcome{Site: placed().Site, Boot: "another"}}
+	report := p.report(h, there, placed(), agent.Question{}, agent.Finding{Report: platforms.Report{Phase: platforms.Absent}})
+	require.Equal(t, platforms.Absent, report.Phase)
 }
 
 func TestACommandRunsAfterAnotherOnlyIfThatSucceeds(t *testing.T) {

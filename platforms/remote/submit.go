@@ -80,7 +80,7 @@ func (p *platform) start(ctx context.Context, placed placement, job platforms.Jo
 		return err
 	}
 	submission := h.submission(job, s)
-	err = h.do(ctx, func(client *agent.Client) error { return h.submit(ctx, client, submission) })
+	err = h.doFor(ctx, placed, func(client *agent.Client) error { return h.submit(ctx, client, submission) })
 	if err == nil {
 		h.saw(job.Key, false)
 		p.journals.reached(job.Key, "")
@@ -151,7 +151,8 @@ func (p *platform) endElsewhere(ctx context.Context, placed placement) error {
 	return nil
 }
 
-// reachable returns the agent of a machine that has one now, else nil.
+// reachable returns the agent of a machine that has one now which can tell of a run,
+// else nil.
 func (p *platform) reachable(placed placement) *agent.Client {
 	h, err := p.hostOf(placed.Key.Experiment, placed.Address)
 	if err != nil {
@@ -163,6 +164,9 @@ func (p *platform) reachable(placed placement) *agent.Client {
 		h.try()
 		return nil
 	}
+	if h.link.tells(placed) != nil {
+		return nil
+	}
 	return h.link.client
 }
 
@@ -172,7 +176,7 @@ func (p *platform) supersedeOn(h *host) {
 	h.mutex.Lock()
 	experiment := h.experiment
 	h.mutex.Unlock()
-	all, err := p.placements.list(experiment)
+	all, err := p.placements.List(experiment)
 	if err != nil {
 		return // the sweeper finds them too
 	}

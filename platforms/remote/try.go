@@ -31,8 +31,8 @@ func (p *platform) Try(ctx context.Context, options json.RawMessage) ([]platform
 func (h *host) state(ctx context.Context) platforms.HostState {
 	state := platforms.HostState{Name: h.address.String()}
 	var facts agent.Facts
-	err := h.do(ctx, func(client *agent.Client) (err error) {
-		facts, err = client.Facts(ctx)
+	err := h.do(ctx, func(up *link) (err error) {
+		facts, err = up.client.Facts(ctx)
 		return err
 	})
 	if err != nil {

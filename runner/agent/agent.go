@@ -16,6 +16,7 @@ package agent
 import (
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/perennial-ml/perennial/gpu"
 	"github.com/perennial-ml/perennial/metrics"
@@ -160,18 +161,19 @@ type fault struct {
 	Verb   string         `json:"verb"`
 	Text   string         `json:"text"`
 	NoCode bool           `json:"noCode,omitempty"`
+	After  time.Duration  `json:"after,omitempty"` // platforms.Error.After
 }
 
 func faultOf(verb string, err error) *fault {
 	if err == nil {
 		return nil
 	}
-	text := err.Error()
+	f := &fault{Code: platforms.CodeOf(err), Verb: verb, Text: err.Error(), NoCode: errors.Is(err, ErrNoCode)}
 	var classified *platforms.Error
 	if errors.As(err, &classified) {
-		verb, text = classified.Verb, classified.Err.Error()
+		f.Verb, f.Text, f.After = classified.Verb, classified.Err.Error(), classified.After
 	}
-	return &fault{Code: platforms.CodeOf(err), Verb: verb, Text: text, NoCode: errors.Is(err, ErrNoCode)}
+	return f
 }
 
 func (f *fault) err() error {
@@ -181,5 +183,5 @@ func (f *fault) err() error {
 	case f.NoCode:
 		return ErrNoCode
 	}
-	return platforms.Errorf(f.Code, f.Verb, "%s", f.Text)
+	return &platforms.Error{Code: f.Code, Verb: f.Verb, After: f.After, Err: errors.New(f.Text)}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -101,6 +102,22 @@ func TestADirectoryKeepsItsName(t *testing.T) {
 	require.Len(t, names, 2)
 }
 
+func TestAnAgentEndsWhenItsDirectoryIsAnotherOne(t *testing.T) {
+	for name, replace := range map[string]func(directory string) error{
+		"gone": os.RemoveAll,
+		"another": func(directory string) error {
+			return os.WriteFile(filepath.Join(directory, "site"), []byte("another\n"), 0o600)
+		},
+	} {
+		directory := filepath.Join(t.TempDir(), "ours")
+		client, e := serve(t, directory)
+		require.NoError(t, replace(directory), name)
+		require.ErrorIs(t, client.Cancel(t.Context(), runs.Ref{Key: key()}, trial.Intent{Cause: trial.CauseUser}), agent.ErrGone)
+		require.Error(t, <-e.over)
+		require.NoDirExists(t, filepath.Join(directory, "runs"), "nothing is written in the place of what is away")
+	}
+}
+
 func TestFaultsKeepTheirCodes(t *testing.T) {
 	client, _ := serve(t, t.TempDir())
 	_, _, err := client.Collect(t.Context(), runs.Ref{Key: key()}, "")
@@ -183,6 +200,44 @@ func TestCodeArrivesWholeOnceAndOnlyAsWhatItsHashSays(t *testing.T) {
 	welcome, err := unpack(t, directory, hash, nil)
 	require.NoError(t, err)
 	require.True(t, welcome.HasCode)
+}
+
+// TestCodeThatIsRemovedHasNoNameAnyMore looks at a tree all the while it is removed:
+// as long as it has its name it must be whole.
+func TestCodeThatIsRemovedHasNoNameAnyMore(t *testing.T) {
+	directory := t.TempDir()
+	tree := filepath.Join(directory, "code", "0123")
+	const files = 4000
+	require.NoError(t, os.MkdirAll(tree, 0o755))
+	for i := range files {
+		require.NoError(t, os.WriteFile(filepath.Join(tree, strconv.Itoa(i)), nil, 0o644))
+	}
+	users := tree + ".users"
+	require.NoError(t, os.Mkdir(users, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(users, key().Experiment), nil, 0o600))
+	client, _ := serve(t, directory)
+	done := make(chan error, 1)
+	go func() { done <- client.CleanUp(t.Context(), key().Experiment) }()
+	for {
+		found, _ := os.ReadDir(tree)
+		if _, err := os.Stat(tree); err != nil {
+			break
+		}
+		require.Len(t, found, files)
+	}
+	require.NoError(t, <-done)
+	left, err := os.ReadDir(filepath.Join(directory, "code"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func TestCodeOfAnInterruptedCleanUpGoesWithTheNextOne(t *testing.T) {
+	directory := t.TempDir()
+	gone := filepath.Join(directory, "code", "0123.abc.gone")
+	require.NoError(t, os.MkdirAll(gone, 0o755))
+	client, _ := serve(t, directory)
+	require.NoError(t, client.CleanUp(t.Context(), key().Experiment))
+	require.NoDirExists(t, gone)
 }
 
 func TestALineThatIsNoRequestEndsTheAgent(t *testing.T) {

@@ -54,6 +54,7 @@ func (s *site) welcome(hello Hello) Welcome {
 	}
 	if err == nil {
 		welcome.Site, err = s.name()
+		s.known = welcome.Site
 	}
 	if err == nil {
 		welcome.Boot, err = boot()

@@ -73,7 +73,8 @@ func (s *server) serve(input *bufio.Reader) error {
 	}
 }
 
-// listen begins what is asked for, up to the input's end.
+// listen begins what is asked for, up to the input's end, or until our directory is
+// another one: the next agent tells the client so.
 func (s *server) listen(ctx context.Context, input *bufio.Reader, heard chan<- struct{}) error {
 	for {
 		line, err := input.ReadBytes('\n')
@@ -91,6 +92,9 @@ func (s *server) listen(ctx context.Context, input *bufio.Reader, heard chan<- s
 		case heard <- struct{}{}:
 		case <-ctx.Done():
 			return nil
+		}
+		if err := s.moved(); err != nil {
+			return err
 		}
 		s.begin(ctx, asked)
 	}

@@ -26,6 +26,7 @@ import (
 // site is our directory on a machine, and what is done in it.
 type site struct {
 	directory string
+	known     string // the directory's name, as the client was told
 	machine   *runs.Machine
 	ended     func(trial.Key)
 }
@@ -96,6 +97,20 @@ func (s *site) name() (string, error) {
 	}
 	content, err := os.ReadFile(path)
 	return strings.TrimSpace(string(content)), err
+}
+
+// moved is an error where the directory is not the one of which the client was told,
+// since a file system was mounted meanwhile or is not any more: nothing of what the
+// client knows is true here then.
+func (s *site) moved() error {
+	content, err := os.ReadFile(filepath.Join(s.directory, siteFile))
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(string(content)) != s.known {
+		return fmt.Errorf("%s is another directory than when this agent was started", s.directory)
+	}
+	return nil
 }
 
 // boot names the life of this machine, or of the container that it is.
@@ -171,23 +186,41 @@ func (s *site) unpack(input *bufio.Reader, hello Hello) error {
 	return runs.Fault("upload", err)
 }
 
-// cleanUp forgets that an experiment uses any code, and removes what nobody uses.
+// goneSuffix marks a tree that is being removed.
+const goneSuffix = ".gone"
+
+// cleanUp forgets that an experiment uses any code, and removes what nobody uses. A
+// tree loses its name before it loses anything else: whoever copies it meanwhile
+// looks for the name once more when he is done.
 func (s *site) cleanUp(experiment string) error {
 	used, err := filepath.Glob(filepath.Join(s.directory, "code", "*.users", filepath.Base(experiment)))
 	if err != nil {
 		return err
 	}
+	var faults []error
 	for _, note := range used {
 		users := filepath.Dir(note)
 		os.Remove(note)
 		if os.Remove(users) != nil {
 			continue // others use it
 		}
-		if err := os.RemoveAll(users[:len(users)-len(".users")]); err != nil {
-			return runs.Fault("clean up", err)
+		tree := strings.TrimSuffix(users, ".users")
+		err := os.Rename(tree, tree+"."+strings.ToLower(rand.Text())+goneSuffix)
+		if !errors.Is(err, fs.ErrNotExist) {
+			faults = append(faults, err)
 		}
 	}
-	return nil
+	return runs.Fault("clean up", errors.Join(append(faults, s.removeGone())...))
+}
+
+// removeGone removes what this or an interrupted clean-up gave up.
+func (s *site) removeGone() error {
+	gone, err := filepath.Glob(filepath.Join(s.directory, "code", "*"+goneSuffix))
+	faults := []error{err}
+	for _, tree := range gone {
+		faults = append(faults, rundir.RemoveTree(tree))
+	}
+	return errors.Join(faults...)
 }
 
 func (s *site) sendLogs(w *writer, hello Hello) error {

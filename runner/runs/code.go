@@ -26,7 +26,25 @@ func codeOf(ctx context.Context, run rundir.Run, job launching) (string, error) 
 	if workspace.Hash == "" || job.SharedCode {
 		return workspace.Directory, nil
 	}
-	return run.Path("code"), codedir.Copy(ctx, workspace.Directory, run.Path("code"))
+	return run.Path("code"), copyWhole(ctx, workspace.Directory, run.Path("code"))
+}
+
+// copyWhole copies a snapshot, which somebody may be removing. Whoever does so takes
+// its name away first: what still has it was whole all the while.
+func copyWhole(ctx context.Context, from, to string) error {
+	before, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if err := codedir.Copy(ctx, from, to); err != nil {
+		return err
+	}
+	after, err := os.Stat(from)
+	if err == nil && os.SameFile(before, after) {
+		return nil
+	}
+	gone := fmt.Errorf("the code in %s was removed while it was copied", from)
+	return errors.Join(gone, rundir.RemoveTree(to))
 }
 
 // CheckCode tells what is wrong with a directory that commands shall run in.

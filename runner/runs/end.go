@@ -21,7 +21,7 @@ func (m *Machine) Cancel(ctx context.Context, ref Ref, intent trial.Intent) erro
 	if err != nil {
 		return fault("cancel", err)
 	}
-	seen, err := run.Observe()
+	seen, err := m.observe(run, ref.Key)
 	if err != nil {
 		return fault("cancel", err)
 	}

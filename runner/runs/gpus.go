@@ -27,6 +27,11 @@ const (
 	// newsInterval bounds how often a Submit that waits returns only to tell who has
 	// the GPUs now.
 	newsInterval = 5 * time.Second
+	// sweepPatience is how long a submission waits for what dead runs left to end. A
+	// killed process can hang in the driver for hours, and keeps only its own GPUs.
+	sweepPatience = time.Second
+	// knownFor is how long it is believed that GPUs are what they were: broken, say.
+	knownFor = time.Minute
 )
 
 // gpus proposes this machine's GPUs to runs. What it remembers is only to spare
@@ -37,11 +42,15 @@ type gpus struct {
 	ledger  gpu.Ledger
 	patient time.Duration
 
-	looking  sync.Mutex    // for seconds, while the driver is asked
+	looking  sync.Mutex    // never while the driver is asked
+	asking   *question     // what the driver is asked now; nil: nothing
 	seen     gpu.Inventory // the last one
 	trials   map[int]bool  // pids of trials when it was asked for
 	at       time.Time     // when it was asked for; zero: never
+	good     time.Time     // until then it need not be asked for again
 	proposed map[trial.Key][]gpu.Lease
+
+	sweeping sync.Mutex
 
 	mu   sync.Mutex
 	told map[trial.Key]telling // why a submission had to wait, the last time
@@ -154,9 +163,7 @@ func (g *gpus) forget(key trial.Key) {
 // try makes one proposal.
 func (g *gpus) try(ctx context.Context, key trial.Key, request gpu.Request) ([]gpu.Slot, error) {
 	asked := time.Now()
-	if err := rundir.SweepLeases(ctx, g.ledger); err != nil {
-		return nil, err
-	}
+	g.sweep(ctx)
 	g.looking.Lock()
 	defer g.looking.Unlock()
 	leases, err := g.leases(ctx, key)
@@ -178,6 +185,19 @@ func (g *gpus) try(ctx context.Context, key trial.Key, request gpu.Request) ([]g
 	return slots, nil
 }
 
+// sweep frees what dead runs keep, as far as that is quick. What it cannot free
+// counts as a lease and so says itself why there is no room: one run that cannot
+// be cleared up must not keep all others from the other GPUs.
+func (g *gpus) sweep(ctx context.Context) {
+	if !g.sweeping.TryLock() {
+		return // somebody does so already
+	}
+	defer g.sweeping.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, sweepPatience)
+	defer cancel()
+	_ = rundir.SweepLeases(ctx, g.ledger)
+}
+
 // leases returns those that count, and what was proposed to others.
 func (g *gpus) leases(ctx context.Context, key trial.Key) ([]gpu.Lease, error) {
 	leases, err := g.ledger.Counting(ctx, rundir.LeaseCounts)
@@ -187,7 +207,7 @@ func (g *gpus) leases(ctx context.Context, key trial.Key) ([]gpu.Lease, error) {
 // crowded tells whether there is no room whatever strangers do, as far as the GPUs
 // are known.
 func (g *gpus) crowded(request gpu.Request, leases []gpu.Lease) error {
-	if g.at.IsZero() {
+	if time.Since(g.at) > knownFor {
 		return nil
 	}
 	_, err := gpu.Allocate(request, gpu.State{Inventory: g.seen.Idle(), Leases: leases})
@@ -201,25 +221,6 @@ func (g *gpus) crowded(request gpu.Request, leases []gpu.Lease) error {
 // when the experiment began is gone, since it may come back.
 func exhausted(err error, after time.Duration) error {
 	return &platforms.Error{Code: platforms.Exhausted, Verb: "submit", After: after, Err: err}
-}
-
-// look asks what GPUs there are, unless somebody did so since the given time.
-func (g *gpus) look(ctx context.Context, since time.Time, leases []gpu.Lease) error {
-	if g.at.After(since) {
-		return nil
-	}
-	// Before the driver is asked: a trial that ends meanwhile is no stranger.
-	trials, err := families(leases)
-	if err != nil {
-		return err
-	}
-	began := time.Now()
-	inventory, err := g.prober.Probe(ctx)
-	if err != nil {
-		return err
-	}
-	g.seen, g.trials, g.at = inventory, trials, began
-	return nil
 }
 
 // allocate finds slots by the last inventory and the ledger as it is now.
@@ -286,14 +287,13 @@ func (m *Machine) GPUs(ctx context.Context) (gpu.Host, error) {
 		return gpu.Host{}, err
 	}
 	host := gpu.Host{Name: name}
-	leases, err := m.gpus.ledger.Counting(ctx, rundir.LeaseCounts)
-	if err != nil {
+	asked := time.Now()
+	if host.Leases, err = m.gpus.ledger.Counting(ctx, rundir.LeaseCounts); err != nil {
 		return host, err
 	}
-	if host.Inventory, err = m.gpus.prober.Probe(ctx); err != nil {
+	if host.Inventory, err = m.gpus.inventory(ctx, asked, host.Leases); err != nil {
 		host.Fault = err.Error()
 	}
-	host.Leases = leases
 	return host, nameTrials(host)
 }
 

@@ -1,22 +1,22 @@
 package runs
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/trial"
 )
 
-// index knows the directory of every attempt: a small file for each, in a folder
-// for each experiment. The first to name a directory wins, for ever. Claims lie in
-// folders of the same names.
-type index struct{ directory, claims string }
+// index knows the directory of every attempt. Claims lie in folders of the same
+// names.
+type index struct {
+	rundir.Register[entry]
+	claims string
+}
 
 const (
 	indexFormat = 1
@@ -28,12 +28,27 @@ type entry struct {
 	Format    int       `json:"format"`
 	Key       trial.Key `json:"key"`
 	Directory string    `json:"directory"`
+	// Made says that the directory was made before this was written. Entries of
+	// older versions do not say so.
+	Made bool `json:"made,omitempty"`
 }
 
-func (i index) experiment(id string) string { return filepath.Join(i.directory, filepath.Base(id)) }
+// Sound implements rundir.Entry.
+func (e entry) Sound() bool { return e.Directory != "" }
 
-func (i index) path(key trial.Key) string {
-	return filepath.Join(i.experiment(key.Experiment), key.String()+indexSuffix)
+// away tells what is wrong where the directory was there and is not: whatever was
+// written in it is not undone.
+func (e entry) away() error {
+	_, err := os.Stat(e.Directory)
+	if !e.Made || !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return fmt.Errorf("its directory %s is not there any more: is a file system not mounted? "+
+		"if it is gone for good, give the trial up by starter kill --lost", e.Directory)
+}
+
+func newIndex(directory, claims string) index {
+	return index{rundir.Register[entry]{Directory: directory, Suffix: indexSuffix, Format: indexFormat}, claims}
 }
 
 func (i index) claim(key trial.Key) string {
@@ -46,61 +61,30 @@ func (i index) run(known entry) rundir.Run {
 
 // find returns os.ErrNotExist for an attempt nobody added.
 func (i index) find(key trial.Key) (rundir.Run, error) {
-	known, err := readEntry(i.path(key))
+	known, err := i.Find(key)
 	return i.run(known), err
 }
 
-// add returns the attempt's run, in the given directory unless it was added
-// before.
+// add returns the attempt's run, in the given directory, which it makes, unless it
+// was added before. One whose directory is away is an error.
 func (i index) add(key trial.Key, directory string) (rundir.Run, error) {
-	run, err := i.find(key)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return run, err
-	}
-	content, err := json.Marshal(entry{indexFormat, key, directory})
-	if err != nil {
-		return rundir.Run{}, err
-	}
-	if err := rundir.MakeDirectory(i.experiment(key.Experiment)); err != nil {
-		return rundir.Run{}, err
-	}
-	err = rundir.CreateFile(i.path(key), append(content, '\n'), 0o600)
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return rundir.Run{}, err
-	}
-	return i.find(key)
-}
-
-func (i index) list(experiment string) ([]entry, error) {
-	files, err := os.ReadDir(i.experiment(experiment))
+	known, err := i.Find(key)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	var entries []entry
-	for _, file := range files {
-		if !strings.HasSuffix(file.Name(), indexSuffix) {
-			continue
+		if err = rundir.MakeDirectory(directory); err == nil {
+			known, err = i.Add(key, entry{Format: indexFormat, Key: key, Directory: directory, Made: true})
 		}
-		known, err := readEntry(filepath.Join(i.experiment(experiment), file.Name()))
-		if err != nil {
-			return nil, err
-		}
-		entries = append(entries, known)
 	}
-	return entries, err
+	if err == nil {
+		err = known.away()
+	}
+	return i.run(known), err
 }
 
-func readEntry(path string) (entry, error) {
-	var known entry
-	content, err := os.ReadFile(path)
+// away is nil for an attempt nobody added, too.
+func (i index) away(key trial.Key) error {
+	known, err := i.Find(key)
 	if err != nil {
-		return known, err
+		return nil
 	}
-	if err := json.Unmarshal(content, &known); err != nil || known.Directory == "" {
-		return known, fmt.Errorf("%s is damaged: remove it if the attempt has ended", path)
-	}
-	if known.Format > indexFormat {
-		return known, fmt.Errorf("%s has format %d: use the newer starter that wrote it", path, known.Format)
-	}
-	return known, nil
+	return known.away()
 }

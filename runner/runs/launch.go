@@ -79,8 +79,11 @@ func diedEarly(run rundir.Run, died error) error {
 		return err
 	}
 	said := lastLine(run.Path(rundir.RunnerLog))
+	if strings.Contains(said, syscall.ENOSPC.Error()) {
+		return fullFault("submit", &fs.PathError{Path: run.Directory})
+	}
 	code := platforms.Transient
-	if strings.Contains(said, syscall.ENOSPC.Error()) || outrun(said) {
+	if outrun(said) {
 		code = platforms.Exhausted
 	}
 	if died == nil {

@@ -20,7 +20,7 @@ func (m *Machine) Report(ref Ref) platforms.Report {
 	}
 	var seen rundir.Observation
 	if err == nil {
-		seen, err = run.Observe()
+		seen, err = m.observe(run, ref.Key)
 	}
 	report := platforms.Report{Key: ref.Key, Output: run.Directory}
 	if err != nil {
@@ -32,6 +32,16 @@ func (m *Machine) Report(ref Ref) platforms.Report {
 	}
 	describe(&report, seen)
 	return report
+}
+
+// observe is run.Observe, and an error where nothing can be seen since the run's
+// directory is away.
+func (m *Machine) observe(run rundir.Run, key trial.Key) (rundir.Observation, error) {
+	seen, err := run.Observe()
+	if err == nil && !seen.Held && !seen.Over() {
+		err = m.index.away(key)
+	}
+	return seen, err
 }
 
 // describe is the table in package rundir's comment.

@@ -13,23 +13,33 @@ import (
 // reservedFor is how long Reserve keeps GPUs for a run that nobody submits.
 const reservedFor = 30 * time.Second
 
+// offerPatience is how long an Offer may wait for the driver: whoever compares
+// machines gives each of them seconds, and must be told the reason within them.
+const offerPatience = 3 * time.Second
+
 // Offer is what a machine could give a request at present.
 type Offer struct {
 	Free   int    `json:"free"`             // GPUs that could be had now
 	Reason string `json:"reason,omitempty"` // why these are too few
 }
 
-// Offer tells what could be had now, and keeps nothing.
+// Offer tells what could be had now, and keeps nothing. It is Exhausted where the
+// driver is slow; what that answers meanwhile serves the next Offer or Reserve.
 func (m *Machine) Offer(ctx context.Context, request gpu.Request) (Offer, error) {
 	asked := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, offerPatience)
+	defer cancel()
 	m.gpus.looking.Lock()
 	defer m.gpus.looking.Unlock()
 	leases, err := m.gpus.leases(ctx, trial.Key{})
 	if err == nil {
+		err = m.gpus.crowded(request, leases)
+	}
+	if err == nil {
 		err = m.gpus.look(ctx, asked, leases)
 	}
 	if err != nil {
-		return Offer{}, exhausted(err, strangerInterval)
+		return tooFew(err)
 	}
 	if err := request.Fits(m.gpus.seen); err != nil {
 		return Offer{Reason: err.Error()}, nil
@@ -37,13 +47,18 @@ func (m *Machine) Offer(ctx context.Context, request gpu.Request) (Offer, error)
 	return m.gpus.offer(ctx, request)
 }
 
-func (g *gpus) offer(ctx context.Context, request gpu.Request) (Offer, error) {
-	_, err := g.allocate(ctx, trial.Key{}, request)
+// tooFew is the offer of a machine without enough room, or why it makes none.
+func tooFew(err error) (Offer, error) {
 	if few := (*gpu.NoRoom)(nil); errors.As(err, &few) {
 		return Offer{Free: few.Free, Reason: few.Error()}, nil
 	}
+	return Offer{}, exhausted(err, strangerInterval)
+}
+
+func (g *gpus) offer(ctx context.Context, request gpu.Request) (Offer, error) {
+	_, err := g.allocate(ctx, trial.Key{}, request)
 	if err != nil {
-		return Offer{}, exhausted(err, strangerInterval)
+		return tooFew(err)
 	}
 	more := request
 	for err == nil {

@@ -64,7 +64,7 @@ func New(options Options) *Machine {
 		options.Ended = func(trial.Key) {}
 	}
 	return &Machine{
-		Options: options, index: index{options.Index, options.Claims}, scopes: sync.OnceValue(scopesWork), gpus: newGPUs(options),
+		Options: options, index: newIndex(options.Index, options.Claims), scopes: sync.OnceValue(scopesWork), gpus: newGPUs(options),
 	}
 }
 
@@ -92,7 +92,7 @@ type Terms struct {
 
 // List returns every run of an experiment, ended ones too.
 func (m *Machine) List(experiment string) ([]Ref, error) {
-	entries, err := m.index.list(experiment)
+	entries, err := m.index.List(experiment)
 	if err != nil {
 		return nil, fault("list", err)
 	}
@@ -132,8 +132,8 @@ func fault(verb string, err error) error {
 	switch {
 	case err == nil || errors.As(err, &classified):
 		return err
-	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
-		return platforms.Errorf(platforms.Exhausted, verb, "the disk is full, free some space and it goes on: %w", err)
+	case isFull(err):
+		return fullFault(verb, err)
 	case errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS):
 		return platforms.Errorf(platforms.Transient, verb, "make this writable for the user who runs trials, and it goes on: %w", err)
 	}

@@ -96,7 +96,8 @@ func errorf(kind Kind, format string, args ...any) error {
 }
 
 const (
-	// dialTimeout bounds one try to reach a machine, all its jump hosts included.
+	// dialTimeout bounds one try to reach a machine, all its jump hosts included,
+	// from when its turn has come.
 	dialTimeout = 30 * time.Second
 	// dials bounds the tries at a time: sshd drops the eleventh that begins at
 	// once, and a jump host sees them all.
@@ -105,18 +106,31 @@ const (
 	longestChain = 8
 )
 
-var dialing = make(chan struct{}, dials)
+// dialer lets some connect at a time.
+type dialer struct {
+	turns   chan struct{} // filled by those whose turn it is
+	timeout time.Duration
+}
 
-// Dial logs in to a machine.
+var dialing = dialer{make(chan struct{}, dials), dialTimeout}
+
+// Dial logs in to a machine. Where many are being reached it waits for its turn, as
+// long as ctx lets it.
 func Dial(ctx context.Context, target Target) (*Connection, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
+	return dialing.dial(ctx, target)
+}
+
+func (d dialer) dial(ctx context.Context, target Target) (*Connection, error) {
 	select {
-	case dialing <- struct{}{}:
-		defer func() { <-dialing }()
+	case d.turns <- struct{}{}:
+		defer func() { <-d.turns }()
 	case <-ctx.Done():
 		return nil, errorf(Unreachable, "%s: waiting for others to connect: %w", target, ctx.Err())
 	}
+	// Only now: machines that do not answer use up all their time, and those that
+	// wait behind them would have none left.
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
 	client, err := (&chain{}).dial(ctx, target)
 	if err != nil {
 		return nil, err

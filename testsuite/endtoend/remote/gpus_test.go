@@ -67,6 +67,35 @@ func TestTwoControllersNeverGiveAGPUOfAHostTwice(t *testing.T) {
 	controllers[0].requireNothingLeft()
 }
 
+func TestATrialThatWaitsForAGPUNamesHostGPUAndHolder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, withGPUs(t, 1), withGPUs(t, 1))
+	run := w.follow(endtoend.Plan{Trials: 3, Concurrency: 3, More: "trialGpuNumber: 1\n", Script: "#!/bin/sh\nsleep 3600\n"})
+	id := run.ID()
+	w.AwaitRunning(id, 2)
+	var waits endtoend.Trial
+	var holders []string
+	w.Await("the reason of the third", func() bool {
+		holders = nil
+		for _, row := range w.Trials(id) {
+			if row.State == "RUNNING" {
+				holders = append(holders, row.ID)
+			} else {
+				waits = row
+			}
+		}
+		return waits.Reason.Code == "submit-exhausted"
+	})
+	t.Log(waits.Reason.Text)
+	require.Len(t, holders, 2)
+	for _, word := range append(holders, w.lab.Hosts[0].Address, w.lab.Hosts[1].Address, "GPU 0 is held by") {
+		require.Contains(t, waits.Reason.Text, word)
+	}
+	w.Must("stop", id)
+	require.Equal(t, "STOPPED", run.Finished(endtoend.Patience).Status)
+	w.requireNothingLeft()
+}
+
 func TestMoreGPUsThanAnyHostHasAreRefusedAtTheStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withGPUs(t, 2), sshlab.Spec{})

@@ -1,8 +1,11 @@
 package remote
 
 import (
+	"crypto/rand"
 	"encoding/json"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -40,7 +43,9 @@ var refusals = []refusal{
 	{name: "a key the host does not know", machine: withKey(sshlab.StrangeKey), says: []string{sshlab.StrangeKey, "ssh-copy-id"}},
 	{name: "a key that needs a phrase", machine: withKey(sshlab.EncryptedKey), says: []string{"sshPassphrase"}},
 	{name: "a changed host key", spoil: func(w *world) { w.lab.Hosts[0].ChangeHostKeys() }, says: []string{"another key", "ssh-keygen"}},
-	{name: "a full disk", spec: sshlab.Spec{Disk: "1m"}, says: []string{"No space left"}},
+	{name: "a full disk", spec: sshlab.Spec{Disk: "1m"}, says: []string{"the disk is full there: make room", "No space left"}},
+	{name: "a disk that is full before the code is there", spec: sshlab.Spec{Disk: "80m"}, spoil: func(w *world) { w.ballast(90) },
+		says: []string{"the disk is full at /home, make room there and it goes on: no space left on device"}},
 	{name: "a home that cannot be written to", spec: sshlab.Spec{ReadOnly: true}, says: []string{"cannot be written", "Read-only"}},
 }
 
@@ -66,6 +71,22 @@ func TestAHostThatCannotBeUsedSaysWhyAndWhatToDo(t *testing.T) {
 			require.NotContains(t, said, "open sesame")
 		})
 	}
+}
+
+// ballast adds so many MiB to the code, which no compression makes smaller.
+func (w *world) ballast(size int) {
+	content := make([]byte, size<<20)
+	rand.Read(content)
+	require.NoError(w.t, os.WriteFile(filepath.Join(w.Work, "code", "ballast"), content, 0o644))
+}
+
+func TestADiskThatIsFullBeforeATrialHasItsCopyOfTheCodeIsNamed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, sshlab.Spec{Disk: "150m"})
+	file := w.plan(short(1, 1))
+	w.ballast(80)
+	said := w.awaitReason(w.Follow(file).ID(), 0, "submit-exhausted")
+	require.Equal(t, "submit: lab@"+w.lab.Hosts[0].Address+": the disk is full at /home, make room there and it goes on: no space left on device", said)
 }
 
 // awaitWait waits until an experiment waits for something and returns what its

@@ -64,6 +64,45 @@ func TestARebootedHostLosesItsTrialsAndTheyRunAgain(t *testing.T) {
 	w.requireNothingLeft()
 }
 
+// notMounted has a host that is off come back with another disk of this size where
+// its home was.
+func (w *world) notMounted(host *sshlab.Host, size string) {
+	host.Disk = size
+	host.PowerOn()
+}
+
+// awaitNotMounted waits until a trial's reason is that its directory is away.
+func (w *world) awaitNotMounted(id string) {
+	w.t.Helper()
+	w.Await("the reason", func() bool {
+		return strings.Contains(w.awaitReason(id, 0, "cannot-reach"), "is a file system not mounted?")
+	})
+}
+
+// TestWhatEndedUnseenIsFoundOnceTheHomeIsMountedAgain has a trial end while nobody
+// can see it, on a host that then comes back without its home for a while.
+func TestWhatEndedUnseenIsFoundOnceTheHomeIsMountedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, sshlab.Spec{})
+	run := w.follow(endtoend.Plan{Trials: 1, Concurrency: 1, Steps: "10", Pause: "0.4"})
+	id, host := run.ID(), w.lab.Hosts[0]
+	w.AwaitRunning(id, 1)
+	host.Cut()
+	w.awaitReason(id, 0, "cannot-reach")
+	w.Await("the end of the trial, which nobody sees", func() bool { return len(w.runners()) == 0 })
+	host.PowerOff()
+	w.notMounted(host, "200m")
+	host.Heal()
+	w.awaitNotMounted(id)
+	require.Never(t, func() bool { return w.Trial(id, 0).Attempts > 1 || len(w.runners()) > 0 }, 3*time.Second, 500*time.Millisecond)
+	require.Equal(t, "RUNNING", w.Trial(id, 0).State)
+	host.PowerOff()
+	w.notMounted(host, "")
+	require.Equal(t, "DONE", run.Finished(2*endtoend.Patience).Status)
+	w.RequireExactlyOnce(id, 1, nil)
+	w.requireNothingLeft()
+}
+
 // TestAHostThatComesBackWithoutRoomLeavesItsTrialsToTheOther has the host lose its
 // disk, and get one that is too small for trials.
 func TestAHostThatComesBackWithoutRoomLeavesItsTrialsToTheOther(t *testing.T) {
@@ -75,8 +114,9 @@ func TestAHostThatComesBackWithoutRoomLeavesItsTrialsToTheOther(t *testing.T) {
 	trial := w.Trial(id, 0).ID
 	rebooted := w.runnerOf(trial, 1).host
 	rebooted.PowerOff()
-	rebooted.Disk = "32m"
-	rebooted.PowerOn()
+	w.notMounted(rebooted, "32m")
+	w.awaitNotMounted(id)
+	w.Must("kill", id, "0", "--lost")
 	again := w.runnerOf(trial, 2)
 	require.NotEqual(t, rebooted.Name, again.host.Name)
 	require.Equal(t, "DONE", run.Finished(2*endtoend.Patience).Status)
@@ -84,7 +124,7 @@ func TestAHostThatComesBackWithoutRoomLeavesItsTrialsToTheOther(t *testing.T) {
 	w.requireNothingLeft()
 }
 
-func TestAHostThatComesBackEmptyHasLostItsTrials(t *testing.T) {
+func TestAHostThatComesBackEmptyRunsATrialAgainOnceThatIsDeclaredLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sshlab.Spec{})
 	run := w.follow(doomed(1, 1))
@@ -93,6 +133,9 @@ func TestAHostThatComesBackEmptyHasLostItsTrials(t *testing.T) {
 	trial := w.Trial(id, 0).ID
 	w.runnerOf(trial, 1)
 	w.lab.Hosts[0].Reinstall()
+	w.awaitNotMounted(id)
+	require.Equal(t, 1, w.Trial(id, 0).Attempts)
+	w.Must("kill", id, "0", "--lost")
 	require.Equal(t, "DONE", run.Finished(2*endtoend.Patience).Status)
 	require.Equal(t, 2, w.Trial(id, 0).Attempts)
 	w.RequireExactlyOnce(id, 1, map[string]bool{trial + "/1": true})

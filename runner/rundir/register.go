@@ -1,0 +1,91 @@
+package rundir
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// Entry is what a Register keeps of an attempt, a JSON object. Its key "format" is
+// the number of its form.
+type Entry interface {
+	// Sound tells whether everything is there that an entry cannot be without.
+	Sound() bool
+}
+
+// Register keeps a small file for each attempt, in a folder for each experiment.
+// The first to enter an attempt wins, for ever.
+type Register[E Entry] struct {
+	Directory string // absolute
+	Suffix    string // of the files' names; others in a folder are left alone
+	Format    int    // the newest that can be read
+}
+
+// Folder is where an experiment's entries lie.
+func (r Register[E]) Folder(experiment string) string {
+	return filepath.Join(r.Directory, filepath.Base(experiment))
+}
+
+func (r Register[E]) path(key trial.Key) string {
+	return filepath.Join(r.Folder(key.Experiment), key.String()+r.Suffix)
+}
+
+// Find returns an attempt's entry, os.ErrNotExist where nobody entered it.
+func (r Register[E]) Find(key trial.Key) (E, error) { return r.read(r.path(key)) }
+
+// Add enters an attempt, durably, and returns its entry, which another may have
+// made before.
+func (r Register[E]) Add(key trial.Key, wanted E) (E, error) {
+	content, err := json.Marshal(wanted)
+	if err == nil {
+		err = MakeDirectory(r.Folder(key.Experiment))
+	}
+	if err == nil {
+		err = CreateFile(r.path(key), append(content, '\n'), 0o600)
+	}
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return *new(E), err
+	}
+	return r.Find(key)
+}
+
+// List returns all entries of an experiment.
+func (r Register[E]) List(experiment string) ([]E, error) {
+	files, err := os.ReadDir(r.Folder(experiment))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var entries []E
+	for _, file := range files {
+		if !strings.HasSuffix(file.Name(), r.Suffix) {
+			continue
+		}
+		known, err := r.read(filepath.Join(r.Folder(experiment), file.Name()))
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, known)
+	}
+	return entries, err
+}
+
+func (r Register[E]) read(path string) (known E, err error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return known, err
+	}
+	var written format
+	if json.Unmarshal(content, &written) == nil && written.Format > r.Format {
+		return known, fmt.Errorf("%s has format %d: use the newer starter that wrote it", path, written.Format)
+	}
+	if err := json.Unmarshal(content, &known); err != nil || !known.Sound() {
+		return known, fmt.Errorf("%s is damaged: remove it if the attempt has ended", path)
+	}
+	return known, nil
+}

@@ -1,0 +1,70 @@
+package rundir
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// place is an entry as packages that use registers have them.
+type place struct {
+	Format int    `json:"format"`
+	Name   string `json:"name"`
+}
+
+func (p place) Sound() bool { return p.Name != "" }
+
+func newRegister(t *testing.T) Register[place] {
+	return Register[place]{Directory: t.TempDir(), Suffix: ".place", Format: 1}
+}
+
+func attemptOf(sequence int) trial.Key {
+	return trial.Key{Experiment: "abcdefgh", Sequence: sequence, Attempt: 1}
+}
+
+func TestTheFirstToEnterAnAttemptWins(t *testing.T) {
+	r := newRegister(t)
+	_, err := r.Find(attemptOf(1))
+	require.ErrorIs(t, err, os.ErrNotExist)
+	for _, name := range []string{"first", "second"} {
+		known, err := r.Add(attemptOf(1), place{1, name})
+		require.NoError(t, err)
+		require.Equal(t, "first", known.Name)
+	}
+}
+
+func TestAnExperimentsEntriesAreListedAndOtherFilesLeftAlone(t *testing.T) {
+	r := newRegister(t)
+	all, err := r.List("abcdefgh")
+	require.NoError(t, err)
+	require.Empty(t, all)
+	for sequence := range 3 {
+		_, err := r.Add(attemptOf(sequence), place{1, "here"})
+		require.NoError(t, err)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(r.Folder("abcdefgh"), "other.claim"), nil, 0o600))
+	all, err = r.List("abcdefgh")
+	require.NoError(t, err)
+	require.Equal(t, []place{{1, "here"}, {1, "here"}, {1, "here"}}, all)
+}
+
+func TestAnEntryThatCannotBeReadSaysWhatToDo(t *testing.T) {
+	for content, words := range map[string]string{
+		"":                            "is damaged: remove it if the attempt has ended",
+		`{"format":1}`:                "is damaged: remove it if the attempt has ended",
+		`{"format":2,"elsewhere":""}`: "has format 2: use the newer starter that wrote it",
+	} {
+		r := newRegister(t)
+		require.NoError(t, os.Mkdir(r.Folder("abcdefgh"), 0o700))
+		path := filepath.Join(r.Folder("abcdefgh"), attemptOf(1).String()+".place")
+		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+		_, err := r.Find(attemptOf(1))
+		require.ErrorContains(t, err, path+" "+words)
+		_, err = r.List("abcdefgh")
+		require.ErrorContains(t, err, words)
+	}
+}
