@@ -88,18 +88,8 @@ func (r *reader) platform(v, top *values) Platform {
 		count := int(gpus(v))
 		made.GPUs = &count
 	}
-	r.checkOptions(v, made)
+	r.checkOptions(v, made.Options)
 	return made
-}
-
-// checkOptions asks the platform itself about its section.
-func (r *reader) checkOptions(v *values, made Platform) {
-	if r.build.CheckPlatform == nil || !slices.Contains(r.build.Platforms, made.Name) {
-		return
-	}
-	if err := r.build.CheckPlatform(made.Name, made.Options); err != nil {
-		r.fault(v.at("platform"), err.Error(), "")
-	}
 }
 
 func copyDown(top, v *values) {

@@ -36,8 +36,9 @@ type Build struct {
 	// right, Argument, which tells whether it is about the arguments, and Stranger,
 	// whether there is no algorithm of that name. Nil: none can run.
 	CheckAlgorithm func(kind string, a Algorithm) error
-	// CheckPlatform tells whether a platform takes the rest of its section.
-	CheckPlatform func(name string, options json.RawMessage) error
+	// CheckPlatform returns all that a platform finds wrong with the rest of its
+	// section, which is in canonical spelling. Nil checks nothing.
+	CheckPlatform func(name string, options json.RawMessage) []OptionFault
 }
 
 // Loaded is an experiment file that is right.

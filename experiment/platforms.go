@@ -55,7 +55,7 @@ var machine = &section{keys: []key{
 	{name: "port", kind: integerIn(1, 65535), doc: "of SSH; what ~/.ssh/config says by default, else 22"},
 	{name: "user", kind: text, doc: "who logs in; what ~/.ssh/config says by default, else you"},
 	{name: "password", kind: text, doc: "instead of a key; better ${env:NAME} or ${file:PATH} than here"},
-	{name: "sshKeyFile", kind: path, doc: "the private key; the ssh agent's and those of ~/.ssh by default"},
+	{name: "sshKeyFile", kind: path, doc: "the private key; the ssh agent's and those of ~/.ssh by default; not used beside a password"},
 	{name: "sshPassphrase", kind: text, doc: "of the private key"},
 	{name: "useActiveGpu", kind: boolean, fallback: false, doc: "use GPUs on which others' processes run"},
 	{name: "maxTrialNumberPerGpu", kind: integerFrom(1), fallback: int64(1), doc: "trials that share a GPU"},

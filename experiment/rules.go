@@ -53,7 +53,7 @@ func (r *reader) sharing(v, service *values) {
 func checkRemote(r *reader, v *values) {
 	machines := v.children("machineList")
 	if len(machines) == 0 && v.at("machineList").Kind == yaml.SequenceNode && len(v.at("machineList").Content) == 0 {
-		r.fault(v.at("machineList"), "must name at least one machine", "")
+		r.fault(v.at("machineList"), "must name at least one machine", "each is a mapping that begins with its name or address")
 	}
 	for _, m := range machines {
 		r.sharing(m, v)
@@ -65,7 +65,11 @@ func checkRemote(r *reader, v *values) {
 // are tried, and its agent's.
 func (r *reader) keyFile(m *values) {
 	file := get[string](m, "sshKeyFile")
-	if file == "" || m.has("password") {
+	if file == "" {
+		return
+	}
+	if m.has("password") {
+		r.warn(m.at("sshKeyFile"), "is not used: the machine has a password, which wins as it did in NNI", "remove one of them")
 		return
 	}
 	if info, err := os.Stat(file); err != nil || info.IsDir() {

@@ -203,10 +203,14 @@ func (r *reader) missing(v *values, name string) {
 
 func (r *reader) missingAt(n *yaml.Node, name, hint string) {
 	fault := r.document.at(n, "is required", hint)
-	if spelled := r.document.spelled[n][name]; spelled != "" {
-		fault.Field = spelled
-	} else {
-		fault.Field = join(fault.Field, name)
-	}
+	fault.Field = r.document.lacking(n, name)
 	r.faults = append(r.faults, fault)
+}
+
+// lacking is how the file would spell a key that a mapping does not have.
+func (d *document) lacking(n *yaml.Node, name string) string {
+	if spelled := d.spelled[n][name]; spelled != "" {
+		return spelled
+	}
+	return join(d.fields[n], name)
 }

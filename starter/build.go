@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"os"
 	"slices"
 
 	"github.com/perennial-ml/perennial/assessors"
 	"github.com/perennial-ml/perennial/experiment"
+	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/platforms/all"
 	"github.com/perennial-ml/perennial/tuners"
 	"github.com/perennial-ml/perennial/tuners/bridge"
@@ -24,7 +26,7 @@ func build() experiment.Build {
 		CheckTuner:     checkTuner,
 		CheckAssessor:  checkAssessor,
 		CheckAlgorithm: checkAlgorithm,
-		CheckPlatform:  all.Check,
+		CheckPlatform:  checkPlatform,
 	}
 }
 
@@ -46,4 +48,22 @@ func checkAlgorithm(kind string, a experiment.Algorithm) error {
 func checkAssessor(name string, arguments json.RawMessage) error {
 	_, err := assessors.New(assessors.Spec{Name: name, Arguments: arguments})
 	return err
+}
+
+// checkPlatform has the faults of a platform that knows their places shown there,
+// and any other error at its name.
+func checkPlatform(name string, options json.RawMessage) []experiment.OptionFault {
+	err := all.Check(name, options)
+	if err == nil {
+		return nil
+	}
+	var faults platforms.OptionFaults
+	if !errors.As(err, &faults) {
+		return []experiment.OptionFault{{Message: err.Error()}}
+	}
+	var placed []experiment.OptionFault
+	for _, f := range faults {
+		placed = append(placed, experiment.OptionFault(f))
+	}
+	return placed
 }

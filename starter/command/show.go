@@ -15,7 +15,7 @@ import (
 )
 
 const showHelp = `show tells how an experiment stands: its status and why, limits, trials by state,
-the best trial, and where Temporal shows it.
+the best trial and its machine, and where Temporal shows it.
 
 With --env it prints the names of the variables that its trials inherit from
 whoever ran it; never their values.`
@@ -72,6 +72,7 @@ type limits struct {
 type bestTrial struct {
 	progress.Best
 	Parameters trial.Parameters `json:"parameters"`
+	Host       string           `json:"host"` // empty where its platform names none
 }
 
 type temporalView struct {
@@ -110,7 +111,8 @@ func (r reader) best(ctx context.Context, e record.Experiment) (*bestTrial, erro
 	if err != nil {
 		return nil, err
 	}
-	return &bestTrial{Best: *progress.BestOf(e), Parameters: row.Parameters}, nil
+	host, err := r.ranOn(ctx, row)
+	return &bestTrial{Best: *progress.BestOf(e), Parameters: row.Parameters, Host: host}, err
 }
 
 func unlessZero(n int) *int {
@@ -126,14 +128,21 @@ func (w World) showRows(view shown, e record.Experiment) [][]string {
 	rows = append(rows, []string{"limits", fmt.Sprintf("%d at a time, %s trials, %s", e.Concurrency, limit(e.MaxTrials), durationLimit(e.MaxDuration))})
 	rows = append(rows, []string{"running for", progress.Span(e.Driven)})
 	if view.Best != nil {
-		rows = append(rows, []string{"best", fmt.Sprintf("%s by trial %d (%s)", progress.Number(&view.Best.Metric), view.Best.Sequence, view.Best.ID)},
-			[]string{"", string(view.Best.Parameters)})
+		rows = append(rows, []string{"best", bestWords(*view.Best)}, []string{"", string(view.Best.Parameters)})
 	}
 	if view.Temporal.Address == "" {
 		return append(rows, []string{"host", w.howToHost()})
 	}
 	return append(rows, []string{"Temporal", view.Temporal.Address + ", workflow " + view.Temporal.WorkflowID},
 		[]string{"Web UI", view.Temporal.WebUI})
+}
+
+func bestWords(best bestTrial) string {
+	text := fmt.Sprintf("%s by trial %d (%s)", progress.Number(&best.Metric), best.Sequence, best.ID)
+	if best.Host != "" {
+		text += " on " + best.Host
+	}
+	return text
 }
 
 // howToHost says that no host is running, and how one is started.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +20,8 @@ func (w World) trialsCommand() *cobra.Command {
 	var as *format
 	cmd := &cobra.Command{
 		Use: "trials [EXPERIMENT]", Short: "List an experiment's trials, or add one",
-		Long: "trials lists the trials of an experiment: how each is, why, and what it reported.",
+		Long: `trials lists the trials of an experiment: how each is, why, what it reported, and on
+which machine its newest attempt runs or ran, where its platform has several.`,
 		Example: examples("starter trials", "starter trials k3v9x2ab",
 			`starter trials k3v9x2ab --output json | jq '.[] | select(.state == "FAILED")'`,
 			`starter trials add k3v9x2ab '{"lr": 0.01}'`),
@@ -43,22 +45,40 @@ func (r reader) trials(ctx context.Context, as format, name string) error {
 		return err
 	}
 	explainWaits(rows, e, r.idle(ctx, e))
-	return r.print(as, seen(rows), func() [][]string { return r.trialRows(rows) })
+	hosts, err := r.machines(ctx, rows)
+	if err != nil {
+		return err
+	}
+	return r.print(as, seen(rows, hosts), func() [][]string { return r.trialRows(rows, hosts) })
 }
 
-func seen(rows []record.Trial) []progress.Trial {
-	trials := make([]progress.Trial, 0, len(rows))
-	for _, row := range rows {
-		trials = append(trials, progress.TrialOf(row))
+// seenTrial is a trial as trials prints it for scripts.
+type seenTrial struct {
+	progress.Trial
+	Host string `json:"host"` // of its newest attempt; empty where its platform names none
+}
+
+func seen(rows []record.Trial, hosts []string) []seenTrial {
+	trials := make([]seenTrial, 0, len(rows))
+	for i, row := range rows {
+		trials = append(trials, seenTrial{progress.TrialOf(row), hosts[i]})
 	}
 	return trials
 }
 
-func (w World) trialRows(rows []record.Trial) [][]string {
-	table := [][]string{{"TRIAL", "ID", "STATE", "METRIC", "ATTEMPTS", "TOOK", "WHY"}}
-	for _, row := range rows {
+// trialRows is the table of trials, with a column for hosts where there are any.
+func (w World) trialRows(rows []record.Trial, hosts []string) [][]string {
+	table := [][]string{{"TRIAL", "ID", "STATE", "METRIC", "ATTEMPTS", "TOOK", "HOST", "WHY"}}
+	for i, row := range rows {
 		table = append(table, []string{fmt.Sprint(row.Sequence), row.ID, string(row.State), progress.Number(row.Value),
-			fmt.Sprint(row.Attempts), w.took(row), dash(why(row))})
+			fmt.Sprint(row.Attempts), w.took(row), dash(hosts[i]), dash(why(row))})
+	}
+	if strings.Join(hosts, "") != "" {
+		return table
+	}
+	host := slices.Index(table[0], "HOST")
+	for i := range table {
+		table[i] = slices.Delete(table[i], host, host+1)
 	}
 	return table
 }

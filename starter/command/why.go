@@ -18,9 +18,16 @@ var (
 	submitting = trial.Reason{Code: "submitting", Text: "it is being submitted"}
 )
 
-// explainWaits gives trials that wait a reason where the record has none. The rows
-// are in order of sequence and hold every trial that is not over; idle is why
-// nobody works on the experiment, if nobody does.
+// waitsForCode is the reason's code of a trial whose code is not ready; codeNotReady
+// begins that of the experiment, which knows why.
+const (
+	waitsForCode = "preparing"
+	codeNotReady = "prepare-"
+)
+
+// explainWaits gives trials that wait a reason where the record has none, or has
+// one that says less than is known. The rows are in order of sequence and hold every
+// trial that is not over; idle is why nobody works on the experiment, if nobody does.
 func explainWaits(rows []record.Trial, e record.Experiment, idle trial.Reason) {
 	open := 0
 	for i, row := range rows {
@@ -28,10 +35,22 @@ func explainWaits(rows []record.Trial, e record.Experiment, idle trial.Reason) {
 			continue
 		}
 		open++
-		if row.State == trial.Waiting && row.Reason.Zero() {
-			rows[i].Reason = waitReason(e, idle, open)
+		if row.State == trial.Waiting {
+			rows[i].Reason = explainWait(row.Reason, e, waitReason(e, idle, open))
 		}
 	}
+}
+
+// explainWait is the reason on record, with why the code it waits for is not ready;
+// otherwise where there is none.
+func explainWait(onRecord trial.Reason, e record.Experiment, otherwise trial.Reason) trial.Reason {
+	if onRecord.Zero() {
+		return otherwise
+	}
+	if onRecord.Code == waitsForCode && strings.HasPrefix(e.Reason.Code, codeNotReady) {
+		onRecord.Text += ": " + e.Reason.Text
+	}
+	return onRecord
 }
 
 // waitReason is why the trial that is the nth of those not over waits at present.

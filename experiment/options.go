@@ -1,0 +1,86 @@
+package experiment
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// OptionFault is one thing that a platform finds wrong with its section.
+type OptionFault struct {
+	// Field is where, in canonical spelling, as in "machineList[1].host"; empty for
+	// the section as a whole.
+	Field   string
+	Message string
+	Hint    string // what would be right, empty where the message says it
+}
+
+// checkOptions asks the platform itself about its section. Of what was found wrong
+// before, it was given nothing, and what it says about that is left out.
+func (r *reader) checkOptions(v *values, options json.RawMessage) {
+	if r.build.CheckPlatform == nil || !slices.Contains(r.build.Platforms, v.platform.name) {
+		return
+	}
+	known := slices.Clone(r.faults)
+	for _, f := range r.build.CheckPlatform(v.platform.name, options) {
+		placed := r.optionFault(v, f)
+		if !slices.ContainsFunc(known, placed.isAbout) {
+			r.faults = append(r.faults, placed)
+		}
+	}
+}
+
+// isAbout tells whether another fault is about the same field or one within it.
+func (f Fault) isAbout(other Fault) bool {
+	rest, within := strings.CutPrefix(other.Field, f.Field)
+	return f.File == other.File && within && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// optionFault places a fault at its field, or where the section is silent about
+// that at the mapping that lacks it.
+func (r *reader) optionFault(v *values, f OptionFault) Fault {
+	if f.Field == "" {
+		return r.document.at(v.at("platform"), f.Message, f.Hint)
+	}
+	n, lacks := v.locate(f.Field)
+	placed := r.document.at(n, f.Message, f.Hint)
+	if lacks != "" {
+		placed.Field = r.document.lacking(n, lacks)
+	}
+	return placed
+}
+
+// step is one key of a field's path, and the rest of the path.
+var step = regexp.MustCompile(`^(\w+)(?:\[(\d+)\])?(?:\.(.*))?$`)
+
+// locate returns the node of a field, or the deepest mapping on the way to it and
+// the name that is missing there.
+func (v *values) locate(field string) (n *yaml.Node, lacks string) {
+	parts := step.FindStringSubmatch(field)
+	if parts == nil || v.entries[parts[1]].node == nil {
+		return v.node, field
+	}
+	found := v.entries[parts[1]]
+	inner, ok := found.item(parts[2]).(*values)
+	switch {
+	case ok && parts[3] != "":
+		return inner.locate(parts[3])
+	case ok:
+		return inner.node, ""
+	}
+	return found.node, ""
+}
+
+// item is an element of a list by its index, or without one the value itself.
+func (e entry) item(index string) any {
+	list, isList := e.value.([]any)
+	i, err := strconv.Atoi(index)
+	if !isList || err != nil || i >= len(list) {
+		return e.value
+	}
+	return list[i]
+}
