@@ -156,6 +156,9 @@ func verdictOf(cause trial.Cause, reason trial.Reason) verdict {
 	case trial.CauseMaxDuration:
 		return verdict{outcome: record.OutcomeEnded, state: trial.EarlyStopped,
 			reason: trial.Reason{Code: "max-trial-duration", Text: "ran as long as maxTrialDuration allows"}}
+	case trial.CauseHostLost:
+		return verdict{outcome: record.OutcomeFault,
+			reason: trial.Reason{Code: "host-lost", Text: "its machine heard nothing from here for longer than hostLostAfter and ended it"}}
 	case trial.CauseSuperseded:
 		return verdict{outcome: record.OutcomeFault,
 			reason: trial.Reason{Code: "superseded", Text: "a later attempt took over"}}

@@ -48,6 +48,7 @@ func TestAnAttemptIsJudgedByWhatEndedIt(t *testing.T) {
 		{platforms.Exited, termed, trial.CauseStop, trial.CauseUser, trial.UserCanceled, "decided", carried},
 		{platforms.Exited, termed, trial.CauseStop, trial.CauseEarlyStop, trial.EarlyStopped, "decided", carried},
 		{platforms.Exited, termed, trial.CauseSuperseded, none, again, "superseded", ""},
+		{platforms.Exited, termed, trial.CauseHostLost, none, again, "host-lost", ""},
 		{platforms.Exited, outside, none, none, again, "stopped-from-outside", ""},
 		{platforms.Exited, outside, none, trial.CauseEarlyStop, trial.EarlyStopped, "decided", carried},
 		{platforms.Exited, outside, none, trial.CauseUser, trial.UserCanceled, "decided", carried},

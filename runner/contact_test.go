@@ -14,7 +14,7 @@ func TestARunNobodyAsksAboutAnyMoreEndsItself(t *testing.T) {
 	a.spec.LostAfter = 400 * time.Millisecond
 	require.NoError(t, a.ExpectContact())
 	exit := a.begin().end()
-	require.Equal(t, &trial.Intent{Cause: trial.CauseSuperseded}, exit.Intent)
+	require.Equal(t, &trial.Intent{Cause: trial.CauseHostLost}, exit.Intent)
 	require.NotZero(t, exit.Exit.Code)
 }
 

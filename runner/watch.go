@@ -110,7 +110,7 @@ func (a *attempt) due() trial.Cause {
 	case a.overdue():
 		return trial.CauseMaxDuration
 	case a.contact.lost():
-		return trial.CauseSuperseded
+		return trial.CauseHostLost
 	}
 	return ""
 }

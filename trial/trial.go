@@ -78,6 +78,7 @@ const (
 	CauseEarlyStop   Cause = "early-stop"   // the trial ends EARLY_STOPPED
 	CauseMaxDuration Cause = "max-duration" // maxTrialDuration passed; the trial ends EARLY_STOPPED
 	CauseSuperseded  Cause = "superseded"   // a later attempt took over; nothing is settled by this one
+	CauseHostLost    Cause = "host-lost"    // the controller was silent for hostLostAfter; nothing is settled by this attempt
 )
 
 // Exit is how an attempt's command ended, as its runner saw it.

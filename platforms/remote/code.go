@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -249,6 +250,14 @@ func send(process *ssh.Process, file io.Reader) error {
 	return errors.Join(err, process.Stdin.Close())
 }
 
+// soonest is the shorter one of two times, of which the first may be none.
+func soonest(first, second time.Duration) time.Duration {
+	if first == 0 {
+		return second
+	}
+	return min(first, second)
+}
+
 // worst joins what went wrong on machines, with the code of what passes the soonest
 // by itself; only where that is all there is, with that of what a person must mend.
 func worst(verb string, faults []error) error {
@@ -261,7 +270,7 @@ func worst(verb string, faults []error) error {
 		}
 		switch {
 		case known.Code == platforms.Exhausted:
-			code, after = known.Code, max(after, roomInterval)
+			code, after = known.Code, soonest(after, cmp.Or(known.After, roomInterval))
 		case known.Code != platforms.Denied && code == platforms.Denied:
 			code = platforms.Transient
 		}

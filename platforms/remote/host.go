@@ -46,6 +46,8 @@ type host struct {
 	failures   int
 	next       time.Time     // no try before
 	heard      time.Time     // when its agent last answered
+	asked      time.Time     // when it was first asked since then
+	looked     time.Time     // when facts were told
 	welcome    agent.Welcome // of the last connection
 	changed    time.Time     // when that was another directory than before
 	used       time.Time     // when somebody last needed it
@@ -148,6 +150,7 @@ func (h *host) await(ctx context.Context, patience time.Duration) (*link, error)
 		h.mutex.Lock()
 		h.drop()
 		h.used = time.Now()
+		h.ask()
 		up, trying := h.link, h.try()
 		fault := h.fault
 		h.mutex.Unlock()
@@ -307,7 +310,7 @@ func (h *host) close() {
 func (h *host) told(facts agent.Facts) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	h.facts, h.heard = facts, time.Now()
+	h.facts, h.heard, h.looked = facts, time.Now(), time.Now()
 }
 
 // silence is for how long nobody has heard of a run from the machine, as far as this
@@ -320,10 +323,23 @@ func (h *host) silence(placed placement) time.Duration {
 	if h.link != nil {
 		h.hear(h.link)
 	}
-	if placed.foreign(h.welcome) && placed.Boot != h.welcome.Boot {
+	switch {
+	case placed.foreign(h.welcome) && placed.Boot != h.welcome.Boot:
 		return time.Since(h.changed)
+	case h.heard.After(h.asked):
+		return 0 // nobody has asked
 	}
-	return time.Since(h.heard)
+	return time.Since(h.asked)
+}
+
+// ask takes note that somebody wants an answer.
+func (h *host) ask() {
+	if h.link != nil {
+		h.hear(h.link)
+	}
+	if h.heard.After(h.asked) {
+		h.asked = time.Now()
+	}
 }
 
 // hear takes note of answers that came too late for whoever had asked: a machine
@@ -371,7 +387,7 @@ func faultAt(verb string, address Address, err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &known):
-		return platforms.Errorf(known.Code, verb, "%s: %w", address, known.Err)
+		return &platforms.Error{Code: known.Code, Verb: verb, After: known.After, Err: fmt.Errorf("%s: %w", address, known.Err)}
 	case errors.As(err, &refused) && refused.Kind != ssh.Unreachable:
 		return platforms.Errorf(platforms.Denied, verb, "%w", err)
 	case errors.As(err, &refused):

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -158,22 +159,41 @@ func (p *platform) lost(placed placement) bool {
 	if h == nil {
 		return false
 	}
-	limit := p.lostAfter(placed.Key.Experiment)
+	limit := p.lostAfter(placed)
 	return limit > 0 && h.silence(placed) > limit+lostMargin
 }
 
-func (p *platform) lostAfter(experiment string) time.Duration {
-	if known, found := p.limits.Load(experiment); found {
+// lostAfter is the longest silence that any section with the run's machine puts up
+// with, 0 where one puts up with any.
+func (p *platform) lostAfter(placed placement) time.Duration {
+	of := limited{placed.Key.Experiment, placed.Address}
+	if known, found := p.limits.Load(of); found {
 		return known.(time.Duration)
 	}
-	sections, err := p.sections(experiment)
+	sections, err := p.sections(of.experiment)
 	if err != nil || len(sections) == 0 {
 		return 0
 	}
-	var limit time.Duration
+	limit := longestSilence(sections, of.address)
+	p.limits.Store(of, limit)
+	return limit
+}
+
+// limited is what a limit holds for.
+type limited struct {
+	experiment string
+	address    Address
+}
+
+func longestSilence(sections []section, address Address) (limit time.Duration) {
 	for _, s := range sections {
+		if !slices.ContainsFunc(s.Machines, func(m machine) bool { return m.Address == address }) {
+			continue
+		}
+		if s.lostAfter() == 0 {
+			return 0
+		}
 		limit = max(limit, s.lostAfter())
 	}
-	p.limits.Store(experiment, limit)
 	return limit
 }

@@ -28,6 +28,7 @@ func silentFor(t *testing.T, silence time.Duration, section string) (*platform, 
 	}}).(*platform)
 	h := newHost(p, machine{Address: Address{Host: "gpu1"}}, "abcdefgh")
 	h.heard = time.Now().Add(-silence)
+	h.asked = h.heard.Add(time.Nanosecond)
 	p.hosts[h.address] = h
 	return p, h
 }
@@ -51,6 +52,25 @@ func TestASilentMachinesRunsAreLostWhenHostLostAfterAndAMarginHavePassed(t *test
 	require.Empty(t, h.open, "nobody need stay connected for its sake")
 	_, _, err := p.Collect(t.Context(), placed().handle(), "")
 	require.Equal(t, platforms.NotFound, platforms.CodeOf(err), "and its journal is not waited for")
+}
+
+func TestAMachineThatNobodyAskedIsNotSilent(t *testing.T) {
+	p, h := silentFor(t, time.Hour, `{"machineList":[{"host":"gpu1"}],"hostLostAfter":600}`)
+	h.heard = h.asked.Add(time.Nanosecond)
+	require.False(t, p.lost(placed()))
+	h.ask()
+	require.Less(t, h.silence(placed()), time.Minute)
+}
+
+func TestEachSectionsMachinesAreLostByItsOwnLimit(t *testing.T) {
+	sections := make([]section, 2)
+	for i, text := range []string{`{"machineList":[{"host":"gpu1"}],"hostLostAfter":600}`, `{"machineList":[{"host":"gpu2"}]}`} {
+		var err error
+		sections[i], err = parse(json.RawMessage(text))
+		require.NoError(t, err)
+	}
+	require.Equal(t, 10*time.Minute, longestSilence(sections, sections[0].Machines[0].Address))
+	require.Zero(t, longestSilence(sections, sections[1].Machines[0].Address), "for ever")
 }
 
 func TestAnAttemptWhoseMachineWasGivenUpBeforeItStartedDoesNotWaitForIt(t *testing.T) {
@@ -106,7 +126,7 @@ func TestWhatOurDirectoryDoesNotKnowWasNeverThere(t *testing.T) {
 func TestACommandRunsAfterAnotherOnlyIfThatSucceeds(t *testing.T) {
 	for _, c := range []struct{ first, then, want string }{
 		{"export A=b", "echo $A", "b\n"},
-		{"true # ready", "echo ran", "ran\n"}, // it used to be a trial that succeeded and never ran
+		{"true # ready", "echo ran", "ran\n"}, // a comment at the end hides nothing
 		{"A=b\n", "echo $A # b", "b\n"},
 		{"false", "false || echo ran", ""},
 		{"false", "echo first\necho second", ""},

@@ -23,6 +23,8 @@ const (
 	firstPatience = 5 * time.Second
 	// roomInterval is how soon it is worth asking again for a GPU.
 	roomInterval = time.Second
+	// factsGood is how long a machine's word about its disk and load is taken.
+	factsGood = 5 * time.Second
 	// leastDisk is the free space, in bytes, below which a machine gets no trials.
 	leastDisk = 64 << 20
 )
@@ -254,12 +256,14 @@ func (p *platform) candidates(ctx context.Context, job platforms.Job, s section)
 // fit tells why a machine cannot take a job at present, or how many GPUs it has
 // for it.
 func (h *host) fit(ctx context.Context, job platforms.Job, s section) (free int, err error) {
-	ctx, cancel := context.WithTimeout(ctx, firstPatience)
-	defer cancel()
-	up, err := h.up(ctx)
+	connecting, connected := context.WithTimeout(ctx, firstPatience)
+	defer connected()
+	up, err := h.up(connecting)
 	if err != nil {
 		return 0, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, firstPatience)
+	defer cancel()
 	if err := h.roomy(ctx, up.client); err != nil {
 		return 0, err
 	}
@@ -277,9 +281,9 @@ func (h *host) fit(ctx context.Context, job platforms.Job, s section) (free int,
 // roomy tells whether a machine has no room on its disk.
 func (h *host) roomy(ctx context.Context, client *agent.Client) error {
 	h.mutex.Lock()
-	facts := h.facts
+	facts, old := h.facts, time.Since(h.looked) > factsGood
 	h.mutex.Unlock()
-	if facts.Cores == 0 {
+	if old {
 		var err error
 		if facts, err = client.Facts(ctx); err != nil {
 			return err
