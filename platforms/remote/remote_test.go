@@ -17,6 +17,7 @@ import (
 
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/platforms/remote"
+	"github.com/perennial-ml/perennial/testsuite/machine"
 	"github.com/perennial-ml/perennial/testsuite/platformtest"
 	"github.com/perennial-ml/perennial/testsuite/sshlab"
 	"github.com/perennial-ml/perennial/trial"
@@ -282,6 +283,25 @@ func TestARunWhoseDirectoryIsNotMountedIsNeitherOverNorStartedAgainAndIsFoundLat
 	require.NoError(t, os.Rename(ours+"-not-mounted", ours))
 	s.awaitPhase(handles, platforms.Exited, "")
 	require.Equal(t, "once\n", s.log(handles[0], 0))
+}
+
+func TestAMachineWhoseDiskWasFullGetsTrialsAgainOnceThereIsRoom(t *testing.T) {
+	disk := machine.SmallDisk(t, "100m")
+	require.NoError(t, os.Chmod(disk, 0o777))
+	filler := filepath.Join(disk, "filler")
+	require.NoError(t, os.WriteFile(filler, make([]byte, 60<<20), 0o644))
+	s := newSite(t, nil, entry{"directory": disk})
+	for range 2 { // told anew, and remembered
+		_, err := s.Submit(t.Context(), s.job)
+		require.ErrorContains(t, err, "MiB are free on its disk")
+		require.Equal(t, platforms.Exhausted, platforms.CodeOf(err))
+	}
+	require.NoError(t, os.Remove(filler))
+	require.Eventually(t, func() bool {
+		_, err := s.Submit(t.Context(), s.job)
+		return err == nil
+	}, time.Minute, 100*time.Millisecond)
+	s.endAll()
 }
 
 // awaitPhase waits until the only run is in a phase for a reason; until then it
