@@ -37,7 +37,7 @@ func (r *reader) searchSpace(top *values, tuner Algorithm) json.RawMessage {
 	if found == nil {
 		return nil
 	}
-	err := checkSpace(found.raw, tuner)
+	err := CheckSpace(found.raw, tuner)
 	if err == nil && slices.Contains(r.build.Tuners, tuner.Name) && r.build.CheckTuner != nil {
 		err = r.build.CheckTuner(tuner.Name, tuner.Arguments, found.raw)
 	}
@@ -47,9 +47,9 @@ func (r *reader) searchSpace(top *values, tuner Algorithm) json.RawMessage {
 	return found.raw
 }
 
-// checkSpace holds a space to NNI's rules. A class or a program of the user's own
+// CheckSpace holds a space to NNI's rules. A class or a program of the user's own
 // may have rules of its own.
-func checkSpace(raw json.RawMessage, tuner Algorithm) error {
+func CheckSpace(raw json.RawMessage, tuner Algorithm) error {
 	if tuner.ClassName != "" || tuner.Command != "" {
 		return nil
 	}

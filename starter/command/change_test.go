@@ -123,9 +123,20 @@ func TestASearchSpaceThatTheTunerCannotSearchChangesNothing(t *testing.T) {
 	}
 	require.Equal(t, ExitBadInput, s.run("update", "search-space", space))
 	require.Contains(t, s.err.String(), "error: the tuner of k3v9x2ab does not take this space: Random wants whole numbers\n")
-	require.NoError(t, os.WriteFile(space, []byte("[]"), 0o600))
-	require.Equal(t, ExitBadInput, s.run("update", "search-space", space))
+	for _, bad := range []string{"[]", `{"x": {"_type": "my-own", "_value": [0]}}`} {
+		require.NoError(t, os.WriteFile(space, []byte(bad), 0o600))
+		require.Equal(t, ExitBadInput, s.run("update", "search-space", space))
+	}
 	require.Empty(t, s.sent)
+}
+
+func TestATunerOfOnesOwnMayHaveASearchSpaceOfItsOwn(t *testing.T) {
+	s := newStage(t)
+	space := filepath.Join(t.TempDir(), "space.json")
+	require.NoError(t, os.WriteFile(space, []byte(`{"x": {"_type": "my-own", "_value": [0]}}`), 0o600))
+	s.acceptedWith(anID, `{"className":"mine.Tuner"}`)
+	require.Equal(t, ExitDone, s.run("update", "search-space", space), s.err.String())
+	require.Len(t, s.sent, 1)
 }
 
 func TestARefusedCommandIsBadInputAndNotTriedAgain(t *testing.T) {

@@ -9,8 +9,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const pauseHelp = `pause lets the running trials of an experiment end and starts no new ones, until
-resume. The experiment's clock stands still meanwhile.`
+const pauseHelp = `pause lets the running trials of an experiment end and starts nothing new, not even
+what waits for room already, until resume. The experiment's clock stands still
+meanwhile.`
 
 func (w World) pauseCommand() *cobra.Command {
 	return &cobra.Command{

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/perennial-ml/perennial/experiment"
-	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/spf13/cobra"
 )
@@ -113,8 +112,9 @@ func spaceFile(w World, path string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, badInput("", "read the search space: %w", err)
 	}
-	if _, err := searchspace.Parse(content); err != nil {
-		return nil, badInput("nothing was changed", "%s: %w", path, err)
+	var space map[string]json.RawMessage
+	if err := json.Unmarshal(content, &space); err != nil {
+		return nil, badInput("nothing was changed", "%s is no JSON object: %w", path, err)
 	}
 	return content, nil
 }
@@ -129,10 +129,13 @@ func (w World) checkSpace(ctx context.Context, name string, space json.RawMessag
 		}
 		id = e.ID
 		var config experiment.Experiment
-		if err := json.Unmarshal(e.Config, &config); err != nil || w.Build.CheckTuner == nil {
+		if err := json.Unmarshal(e.Config, &config); err != nil {
 			return err
 		}
-		if !slices.Contains(w.Build.Tuners, config.Tuner.Name) {
+		if err := experiment.CheckSpace(space, config.Tuner); err != nil {
+			return badInput("nothing was changed", "the search space: %w", err)
+		}
+		if w.Build.CheckTuner == nil || !slices.Contains(w.Build.Tuners, config.Tuner.Name) {
 			return nil // it is none of ours, and may have rules of its own
 		}
 		if err := w.Build.CheckTuner(config.Tuner.Name, config.Tuner.Arguments, space); err != nil {

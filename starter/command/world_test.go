@@ -233,9 +233,12 @@ func (e *engine) End(_ context.Context, _ string, _ int, ending workflows.Ending
 const anID = "k3v9x2ab"
 
 // accepted puts an experiment on record under a known id.
-func (s *stage) accepted(id string) *story {
+func (s *stage) accepted(id string) *story { return s.acceptedWith(id, `{"name":"Random"}`) }
+
+// acceptedWith is accepted, with another tuner.
+func (s *stage) acceptedWith(id, tuner string) *story {
 	config := `{"format":1,"experimentName":"demo","searchSpace":{"x":{"_type":"uniform","_value":[0,1]}},
-		"trialConcurrency":2,"maxTrialNumber":4,"maxExperimentDuration":3600,"tuner":{"name":"Random"},"trainingService":[]}`
+		"trialConcurrency":2,"maxTrialNumber":4,"maxExperimentDuration":3600,"tuner":` + tuner + `,"trainingService":[]}`
 	_, err := s.Send(s.t.Context(), id, trial.Command{ID: "accept-" + id, Name: trial.Accept, Value: json.RawMessage(config)})
 	require.NoError(s.t, err)
 	s.sent = nil
