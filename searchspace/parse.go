@@ -339,6 +339,10 @@ func (p *parser) uniform(path string, values []json.RawMessage, d Dimension) boo
 	if d.Kind.logarithmic() {
 		d.Low, d.High = math.Log(x[0]), math.Log(x[1])
 	}
+	if len(p.faults) == before && d.Low >= d.High {
+		p.fault(path, fmt.Sprintf("has low %s and high %s, which have the same logarithm", values[0], values[1]),
+			"bounds further apart; for a fixed value write a choice with one element")
+	}
 	p.quantum(path, values, &d)
 	p.dimensions = append(p.dimensions, d)
 	return len(p.faults) == before

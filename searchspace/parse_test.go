@@ -31,7 +31,9 @@ func TestEveryFaultIsReportedWithItsPlaceAndWhatWouldBeRight(t *testing.T) {
 		"l": 5,
 		"m": {"_type": "uniform", "_value": ["low", true]},
 		"n": {"_type": "choice"},
-		"c": {"_type": "uniform", "_value": [0, 1]}
+		"c": {"_type": "uniform", "_value": [0, 1]},
+		"o": {"_type": "loguniform", "_value": [1e10, 10000000000.000002]},
+		"p": {"_type": "qloguniform", "_value": [1e10, 10000000000.000002, 1e-6]}
 	}`))
 	var faults Faults
 	require.True(t, errors.As(err, &faults))
@@ -51,6 +53,8 @@ func TestEveryFaultIsReportedWithItsPlaceAndWhatWouldBeRight(t *testing.T) {
 		`search space /m/_value/0 is "low", not a finite number: want numbers, [low, high]`,
 		`search space /m/_value/1 is true, not a finite number: want numbers, [low, high]`,
 		`search space /n has no "_value": want a list such as [0, 1]`,
+		`search space /o/_value has low 1e10 and high 10000000000.000002, which have the same logarithm: want bounds further apart; for a fixed value write a choice with one element`,
+		`search space /p/_value has low 1e10 and high 10000000000.000002, which have the same logarithm: want bounds further apart; for a fixed value write a choice with one element`,
 	}, strings.Split(err.Error(), "\n"))
 }
 

@@ -190,7 +190,9 @@ func (r *rest) window(d *distribution) int {
 }
 
 func (r *rest) reached(d *distribution) bool {
-	if len(r.best) == r.window(d) && !(slices.Max(r.best)-slices.Min(r.best) > leastGain*(1+math.Abs(r.best[0]))) {
+	// Where nothing but failures was seen neither end is finite, and no gain is seen.
+	best := slices.Min(r.best)
+	if len(r.best) == r.window(d) && !(slices.Max(r.best)-best > leastGain*(1+math.Abs(best))) {
 		return true
 	}
 	if len(d.smooth) == 0 {

@@ -87,6 +87,21 @@ func TestTheWeightsOfAGenerationAreThoseOfTheTutorial(t *testing.T) {
 	require.InDelta(t, 3.167, newRates(weights, 10).effective, 1e-2)
 }
 
+func TestASearchThatGainsIsNotAtRestWhateverFailedBefore(t *testing.T) {
+	d := distributionOver(t, smoothSpace)
+	var gaining, failing rest
+	for g := range gaining.window(d) {
+		gained := math.Pow(0.5, float64(g))
+		if g == 0 {
+			gained = math.NaN()
+		}
+		gaining.note([]observed{{loss: gained}}, d)
+		failing.note([]observed{{loss: math.NaN()}}, d)
+	}
+	require.False(t, gaining.reached(d))
+	require.True(t, failing.reached(d), "nothing but failures is rest")
+}
+
 func TestManyDimensionsAreLearnedOneByOne(t *testing.T) {
 	space := `{`
 	for i := range 70 {

@@ -36,7 +36,7 @@ func tell(l listener, event trial.Event) error {
 // Apply implements tuners.Tuner: what the log says, in NNI's commands.
 func (d *dispatcher) Apply(event trial.Event) error {
 	if err := tell(d, event); err != nil {
-		return d.about(err)
+		return d.spec.about(err)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ package bridge
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -44,7 +45,7 @@ type Home struct {
 	Environment []string // NAME=value, of whoever started the experiment
 	// Log and Checkpoint are directories, absolute; they are made where they are
 	// missing. The process runs in Log unless it is a command, and writes
-	// dispatcher.log there.
+	// dispatcher.log there, assessor.log if it is an assessor alone.
 	Log, Checkpoint string
 }
 
@@ -75,7 +76,15 @@ func (s Spec) patience() time.Duration {
 	return DefaultPatience
 }
 
-// subject is the algorithm that errors are about.
+// about says whose error it is; of two in one process nobody can tell.
+func (s Spec) about(err error) error {
+	if s.Tuner != nil && s.Assessor != nil {
+		return fmt.Errorf("tuner %s and assessor %s: %w", s.Tuner, s.Assessor, err)
+	}
+	return fmt.Errorf("%s %s: %w", s.role(), s.subject(), err)
+}
+
+// subject is the algorithm that the process was started for.
 func (s Spec) subject() *Algorithm {
 	if s.Tuner != nil {
 		return s.Tuner
@@ -103,6 +112,8 @@ type Process interface {
 	Judges() bool
 	// Stops returns the trials that it wants stopped since the last call.
 	Stops() []Stop
+	// Failure is why it is of no more use, such as that it died; nil while it is.
+	Failure() error
 	// Changed holds a value when, since it was last read, it had a proposal that
 	// nobody asked for, wanted a trial stopped, or died.
 	Changed() <-chan struct{}

@@ -73,8 +73,8 @@ func begin(t *testing.T, python string, tuner, assessor *Algorithm) *experiment 
 			e.process.Close()
 		}
 		if t.Failed() {
-			words, _ := os.ReadFile(filepath.Join(e.spec.Home.Log, logFile))
-			t.Logf("%s:\n%s", logFile, words)
+			words, _ := os.ReadFile(filepath.Join(e.spec.Home.Log, e.spec.logFile()))
+			t.Logf("%s:\n%s", e.spec.logFile(), words)
 		}
 	})
 	e.rebuild()
@@ -285,6 +285,9 @@ func TestAnAssessorSeesEveryStepOnceInOrderAndStopsTrials(t *testing.T) {
 					fmt.Sprintf(`["%s", [0.9]]`, first), fmt.Sprintf(`["%s", [0.1]]`, second), fmt.Sprintf(`["%s", [0.9, 0.8]]`, first),
 					fmt.Sprintf(`["%s", [0.1, 0.2]]`, second), fmt.Sprintf(`["%s", false]`, second), fmt.Sprintf(`["%s", true]`, first),
 				}, e.read("histories.jsonl"))
+				name := map[bool]string{true: "assessor.log", false: "dispatcher.log"}[tuner == nil]
+				require.Contains(t, strings.Join(e.read(name), "\n"), "Dispatcher started")
+				require.Equal(t, tuner == nil, e.read("dispatcher.log")[0] == "", "the log of the tuner alone")
 			})
 		}
 	})

@@ -1,11 +1,15 @@
 package bridge
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -64,6 +68,38 @@ func cases(t *testing.T) int {
 		return 15
 	}
 	return 5
+}
+
+func TestAnImportMayLeaveProcessesThatNeverEnd(t *testing.T) {
+	forever := fmt.Sprintf("sleep 1236.%d", os.Getpid())
+	for script, want := range map[string]string{
+		`$FOREVER & echo {} >&5`:                         "",
+		`echo {} >&5; $FOREVER`:                          "",
+		`$FOREVER & echo broken >&2; exit 3`:             "its Python failed (exit status 3): broken",
+		`setsid sleep 20 & echo {} >&5`:                  "",
+		`setsid sleep 20 & echo broken >&2; exit 3`:      "its Python failed (exit status 3): broken",
+		`echo '{"message": "needs more"}' >&5; $FOREVER`: "needs more",
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		command := exec.CommandContext(ctx, "/bin/sh", "-c", script)
+		command.Env = append(os.Environ(), "FOREVER="+forever)
+		err := probe(ctx, command)
+		require.NoError(t, ctx.Err(), script)
+		if want == "" {
+			require.NoError(t, err, script)
+			continue
+		}
+		require.EqualError(t, err, want, script)
+	}
+	require.Eventually(t, func() bool { return exec.Command("pgrep", "-f", forever).Run() != nil }, patience, time.Millisecond)
+}
+
+func TestAnImportThatNeverEndsIsAFault(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	err := probe(ctx, exec.CommandContext(ctx, "/bin/sh", "-c", "setsid sleep 20 & sleep 1237.5"))
+	require.ErrorContains(t, err, "importing it took more than")
 }
 
 func TestAPythonWithoutNNIIsFoundBeforeAnythingStarts(t *testing.T) {

@@ -15,8 +15,30 @@ import (
 	"time"
 )
 
-// logFile is where a process's own words go, below Home.Log; NNI writes there too.
-const logFile = "dispatcher.log"
+// logFile is where the process's own words go, below Home.Log; NNI writes there too.
+// An assessor that runs alone has a file of its own, lest its words be taken for the
+// tuner's.
+func (s Spec) logFile() string {
+	if s.Tuner == nil {
+		return "assessor.log"
+	}
+	return "dispatcher.log"
+}
+
+// largestLog is how much of a log the next process adds to.
+const largestLog = 64 << 20
+
+// openLog opens the log at its end. One that has grown large is kept as its name and
+// ".1", in place of what had that name.
+func (s Spec) openLog() (*os.File, error) {
+	path := filepath.Join(s.Home.Log, s.logFile())
+	if info, err := os.Stat(path); err == nil && info.Size() > largestLog {
+		if err := os.Rename(path, path+".1"); err != nil {
+			return nil, err
+		}
+	}
+	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+}
 
 // tag is the variable that marks every process of an algorithm, for the sweep. Its
 // value names the experiment's log directory and the role.
@@ -25,8 +47,8 @@ const tag = "PERENNIAL_ALGORITHM"
 // child is a process in a group of its own that dies with this one.
 type child struct {
 	command *exec.Cmd
-	log     *os.File
-	before  int64 // how much the log held when it started
+	log     *os.File // nil where it has none
+	before  int64    // how much the log held when it started
 	exited  chan struct{}
 	err     error // of Wait, once exited
 }
@@ -37,7 +59,9 @@ func (s Spec) start(command *exec.Cmd) (*child, error) {
 	if err := errors.Join(os.MkdirAll(s.Home.Log, 0o700), os.MkdirAll(s.Home.Checkpoint, 0o700)); err != nil {
 		return nil, fmt.Errorf("make the directory of the experiment's log: %w", err)
 	}
-	log, err := os.OpenFile(filepath.Join(s.Home.Log, logFile), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	mark := tag + "=" + s.Home.Log + " " + s.role()
+	sweep(mark)
+	log, err := s.openLog()
 	if err != nil {
 		return nil, fmt.Errorf("open the log of the %s: %w", s.role(), err)
 	}
@@ -45,18 +69,21 @@ func (s Spec) start(command *exec.Cmd) (*child, error) {
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
-	mark := tag + "=" + s.Home.Log + " " + s.role()
-	sweep(mark)
 	command.Env = append(command.Env, mark)
 	command.Stderr = log
 	if command.Stdout == nil {
 		command.Stdout = log
 	}
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	c := &child{command: command, log: log, before: before, exited: make(chan struct{})}
+	return c, c.begin()
+}
+
+// begin starts the process.
+func (c *child) begin() error {
+	c.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error, 1)
 	go c.live(started)
-	return c, <-started
+	return <-started
 }
 
 // live starts the process and waits for its end on one thread, whose death is what
@@ -126,6 +153,9 @@ func (c *child) words() string {
 		return ""
 	}
 	from := max(c.before, size-lastWords)
+	if size < c.before { // the log was emptied since
+		from = max(0, size-lastWords)
+	}
 	text := make([]byte, size-from)
 	if _, err := c.log.ReadAt(text, from); err != nil {
 		return ""

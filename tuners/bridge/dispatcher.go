@@ -78,7 +78,7 @@ func openDispatcher(spec Spec) (Process, error) {
 	defer d.door.Close()
 	if err := d.begin(python); err != nil {
 		d.stop(0)
-		return nil, fmt.Errorf("%s of %s: %w", spec.subject(), spec.role(), err)
+		return nil, spec.about(err)
 	}
 	return d, nil
 }
@@ -374,6 +374,16 @@ func (d *dispatcher) Stops() []Stop {
 	return stops
 }
 
+// Failure implements Process.
+func (d *dispatcher) Failure() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.failure != nil {
+		return d.spec.about(d.failure)
+	}
+	return nil
+}
+
 // Changed implements Process.
 func (d *dispatcher) Changed() <-chan struct{} { return d.changed }
 
@@ -411,7 +421,7 @@ func (d *dispatcher) Propose(int) (tuners.Proposal, error) {
 	}
 	if !d.asked {
 		if err := d.tell(codeRequest, "1"); err != nil {
-			return tuners.Proposal{}, d.about(err)
+			return tuners.Proposal{}, d.spec.about(err)
 		}
 		d.asked = true
 	}
@@ -439,8 +449,4 @@ func (d *dispatcher) nothing() tuners.Proposal {
 		return tuners.Proposal{Answer: tuners.Exhausted}
 	}
 	return tuners.Proposal{Answer: tuners.Wait}
-}
-
-func (d *dispatcher) about(err error) error {
-	return fmt.Errorf("%s %s: %w", d.spec.role(), d.spec.subject(), err)
 }

@@ -13,6 +13,7 @@ import base64
 import importlib
 import importlib.util
 import json
+import logging
 import os
 import random
 import runpy
@@ -26,6 +27,8 @@ def main():
     settings = json.loads(os.environ.pop("PERENNIAL_DISPATCHER"))
     seed(settings["seed"])
     base = dispatcher_base()
+    if not settings.get("tuner"):
+        apart()
     announce(base)
     mend(base)
     base.MsgDispatcherBase.command_queue_worker = work
@@ -56,6 +59,14 @@ def found(module):
 def dispatcher_base():
     old = not found("nni.runtime.msg_dispatcher_base")
     return importlib.import_module("nni.msg_dispatcher_base" if old else "nni.runtime.msg_dispatcher_base")
+
+
+def apart():
+    """Has NNI's log of an assessor that runs alone go where all else goes that it says, and not
+    into dispatcher.log, which is the tuner's."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler):
+            handler.setStream(sys.stderr)
 
 
 def release():

@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"regexp"
@@ -87,7 +86,8 @@ func checkCommand(ctx context.Context, algorithm Algorithm, environment []string
 	return nil
 }
 
-// probe runs the probe and reads its answer.
+// probe runs the probe, reads its answer, and ends it with all that it started: an
+// import may leave processes and threads that never end, and hold its pipes.
 func probe(ctx context.Context, command *exec.Cmd) error {
 	answer, theirs, err := os.Pipe()
 	if err != nil {
@@ -96,22 +96,34 @@ func probe(ctx context.Context, command *exec.Cmd) error {
 	defer answer.Close()
 	command.ExtraFiles = []*os.File{nil, nil, theirs} // 3 and 4 are NNI's own
 	var words strings.Builder
-	command.Stdout, command.Stderr = &words, &words
-	err = command.Start()
+	command.Stdout, command.Stderr, command.WaitDelay = &words, &words, time.Second
+	c := &child{command: command, exited: make(chan struct{})}
+	err = c.begin()
 	theirs.Close()
 	if err != nil {
 		return &Fault{Message: err.Error()}
 	}
-	text, _ := io.ReadAll(answer)
-	err = command.Wait()
-	var fault Fault
+	fault, err := c.answered(answer)
 	switch {
-	case ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil:
 		return &Fault{Message: fmt.Sprintf("importing it took more than %s", probeTimeout)}
-	case json.Unmarshal(text, &fault) != nil:
-		return &Fault{Message: fmt.Sprintf("its Python failed (%v): %s", err, lastLine(words.String()))}
+	case err != nil:
+		return &Fault{Message: fmt.Sprintf("its Python failed (%v): %s", c.err, lastLine(words.String()))}
 	case fault.Message != "":
 		return &fault
 	}
 	return nil
+}
+
+// answered reads what the process answers, which it does before it exits or never,
+// and ends it.
+func (c *child) answered(from *os.File) (fault Fault, err error) {
+	go func() {
+		<-c.exited
+		const moment = time.Second // for what it said last
+		_ = from.SetReadDeadline(time.Now().Add(moment))
+	}()
+	err = json.NewDecoder(from).Decode(&fault)
+	c.end(0)
+	return fault, err
 }

@@ -46,6 +46,18 @@ func TestAClassThatFailsIsAnErrorThatSaysHowAndIsRebuiltWithoutALoss(t *testing.
 	}
 }
 
+func TestAFaultInAProcessOfTwoIsBlamedOnNeitherAlone(t *testing.T) {
+	faults := filepath.Join(t.TempDir(), "faults")
+	require.NoError(t, os.WriteFile(faults, []byte("crash"), 0o644))
+	e := begin(t, pythonWithNNI(t, "3.0"), class("Faulty", fmt.Sprintf(`{"faults": %q}`, faults)), class("Threshold", ""))
+	_, err := e.process.Propose(0)
+	require.ErrorContains(t, err, "tuner users.Faulty and assessor users.Threshold: it exited with code 7")
+	require.NoError(t, e.process.Close())
+	e.spec.Assessor = class("Threshold", `{"bra": 1}`)
+	_, err = Open(e.spec)
+	require.ErrorContains(t, err, "tuner users.Faulty and assessor users.Threshold: ")
+}
+
 func TestAProcessThatDoesNotReadIsLateToo(t *testing.T) {
 	e := begin(t, pythonWithNNI(t, "3.0"), class("Faulty", `{"faults": "/dev/null"}`), nil)
 	e.ask()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"sync"
 	"time"
 
@@ -35,6 +36,9 @@ type Line struct {
 	// answer to suggest: what it shall run with.
 	Parameters json.RawMessage `json:"parameters,omitempty"`
 	Customized bool            `json:"customized,omitempty"` // asked: a person chose them
+	// beside Parameters: what the algorithm knows the trial by, where that is not its
+	// number; a text or a number.
+	ParameterID json.RawMessage `json:"parameterId,omitempty"`
 
 	Status   string          `json:"status,omitempty"`   // observe: a Status…
 	Sequence *int            `json:"sequence,omitempty"` // intermediate: from 0, without a gap
@@ -76,7 +80,7 @@ type lines struct {
 	mu       sync.Mutex
 	failure  error
 	dead     chan struct{} // closed with the failure
-	suggest  map[int]trial.Parameters
+	suggest  map[int]tuners.Proposal
 	last     *tuners.Proposal // stands until an event comes
 	lastFor  int
 	open     map[int]*watched
@@ -94,11 +98,11 @@ type watched struct {
 func openLines(spec Spec) (Process, error) {
 	l := &lines{
 		spec: spec, answers: make(chan Line, 1), changed: make(chan struct{}, 1), dead: make(chan struct{}),
-		suggest: map[int]trial.Parameters{}, open: map[int]*watched{},
+		suggest: map[int]tuners.Proposal{}, open: map[int]*watched{},
 	}
 	if err := l.begin(); err != nil {
 		l.Close()
-		return nil, l.about(err)
+		return nil, l.spec.about(err)
 	}
 	return l, nil
 }
@@ -247,7 +251,7 @@ func (l *lines) Propose(n int) (tuners.Proposal, error) {
 	}
 	made, err := l.request(n)
 	if err != nil {
-		return made, l.about(err)
+		return made, l.spec.about(err)
 	}
 	l.last, l.lastFor = &made, n
 	return made, nil
@@ -288,8 +292,8 @@ func (l *lines) read(answer Line, n int) (tuners.Proposal, error) {
 	case !bytes.HasPrefix(answer.Parameters, []byte("{")):
 		l.fail(fmt.Errorf(`it suggested %.100s for trial %d: want "parameters" with an object, "wait" or "exhausted"`, answer.Parameters, n))
 	default:
-		l.suggest[n] = trial.Parameters(answer.Parameters)
-		return tuners.Proposal{Parameters: l.suggest[n]}, nil
+		l.suggest[n] = tuners.Proposal{Parameters: trial.Parameters(answer.Parameters), ParameterID: ownID(answer.ParameterID, n)}
+		return l.suggest[n], nil
 	}
 	return tuners.Proposal{}, l.failed()
 }
@@ -297,7 +301,7 @@ func (l *lines) read(answer Line, n int) (tuners.Proposal, error) {
 // Apply implements tuners.Tuner.
 func (l *lines) Apply(event trial.Event) error {
 	if err := tell(l, event); err != nil {
-		return l.about(err)
+		return l.spec.about(err)
 	}
 	return nil
 }
@@ -319,19 +323,30 @@ func (l *lines) ask(event trial.Event, asked trial.Asked) error {
 	l.mu.Unlock()
 	customized := asked.Source == trial.SourceCustomized
 	suggested := l.suggest[event.Sequence]
-	if suggested == nil && !customized && !l.diverged && l.spec.Tuner != nil {
+	if suggested.Parameters == nil && !customized && !l.diverged && l.spec.Tuner != nil {
 		made, err := l.request(event.Sequence)
 		if err != nil {
 			return err
 		}
-		suggested = made.Parameters
+		suggested = made
 	}
 	delete(l.suggest, event.Sequence)
-	if same(suggested, asked.Parameters) && !customized {
+	id := ownID(asked.ParameterID, event.Sequence)
+	taken := same(suggested.Parameters, asked.Parameters) && (id == nil || same(suggested.ParameterID, id))
+	if taken && !customized {
 		return nil
 	}
 	l.diverged = l.diverged || !customized
-	return l.say(Line{Op: OpAsked, Trial: &event.Sequence, Parameters: asked.Parameters, Customized: customized})
+	return l.say(Line{Op: OpAsked, Trial: &event.Sequence, Parameters: asked.Parameters, Customized: customized, ParameterID: id})
+}
+
+// ownID is a parameter_id that is the algorithm's own, nil where it is the trial's
+// number or none.
+func ownID(id json.RawMessage, n int) json.RawMessage {
+	if text := string(id); text == "null" || text == strconv.Itoa(n) {
+		return nil
+	}
+	return id
 }
 
 func same(a, b json.RawMessage) bool {
@@ -386,6 +401,14 @@ func (l *lines) Stops() []Stop {
 	return stops
 }
 
+// Failure implements Process.
+func (l *lines) Failure() error {
+	if err := l.failed(); err != nil {
+		return l.spec.about(err)
+	}
+	return nil
+}
+
 // Changed implements Process.
 func (l *lines) Changed() <-chan struct{} { return l.changed }
 
@@ -403,8 +426,4 @@ func (l *lines) Close() error {
 		l.child.end(moment)
 	}
 	return l.from.Close()
-}
-
-func (l *lines) about(err error) error {
-	return fmt.Errorf("%s %s: %w", l.spec.role(), l.spec.subject(), err)
 }

@@ -79,6 +79,31 @@ func TestAProcessTunerSuggestsWhatItsAlgorithmSuggestsInProcess(t *testing.T) {
 	}
 }
 
+func TestAnAskIsToldToAProcessWithTheIdThatItsAlgorithmGave(t *testing.T) {
+	for _, name := range []string{"ASHA", "Hyperband", "BOHB"} {
+		t.Run(name, func(t *testing.T) {
+			arguments := map[string]string{"ASHA": `{"max_budget": 3}`, "Hyperband": `{"R": 3}`, "BOHB": ""}[name]
+			e := begin(t, anyPython, ours(t, name, arguments), nil)
+			other, err := tuners.New(tuners.Spec{Name: name, Arguments: json.RawMessage(arguments), Space: e.spec.Space, Seed: e.spec.Seed + 1})
+			require.NoError(t, err)
+			for n := range 4 {
+				asked, err := other.Propose(n)
+				require.NoError(t, err)
+				require.NotNil(t, asked.ParameterID)
+				made := e.propose()
+				require.Equal(t, string(asked.ParameterID), string(made.ParameterID))
+				require.Equal(t, n == 3, bytes.Equal(asked.Parameters, made.Parameters), "only the fourth is one that goes on, and nobody draws it")
+				e.next++
+				require.NoError(t, e.append(trial.KindAsked, n, trial.Asked{Parameters: asked.Parameters, Source: trial.SourceAlgorithm, ParameterID: asked.ParameterID}))
+				e.end(n, trial.Succeeded, float64(n))
+				for _, event := range e.log[len(e.log)-2:] {
+					require.NoError(t, other.Apply(event))
+				}
+			}
+		})
+	}
+}
+
 func TestAnAskThatIsNotWhatWasSuggestedIsToldToTheProcess(t *testing.T) {
 	e := begin(t, anyPython, ours(t, "GridSearch", ""), nil)
 	require.Equal(t, `{"x":0.5}`, e.ask())
@@ -127,13 +152,15 @@ func TestAProcessCanStopTrials(t *testing.T) {
 
 func TestWhatAProcessIsToldIsTheDocumentedProtocol(t *testing.T) {
 	heard := filepath.Join(t.TempDir(), "heard")
-	e := begin(t, anyPython, script(t, `printf '%s\n' "$line" >> `+heard+`; case $line in *suggest*) echo '{"trial":0,"parameters":{"x":5.0}}';; esac`), nil)
+	e := begin(t, anyPython, script(t, `printf '%s\n' "$line" >> `+heard+`; case $line in *suggest*'"trial":0'*) echo '{"trial":0,"parameters":{"x":5.0}}';; *suggest*) echo '{"trial":2,"parameters":{"x":5.0}}';; esac`), nil)
 	require.Equal(t, `{"x":5.0}`, e.ask(), "numbers stay as they are written")
 	e.report(0, 0.5)
 	value := 0.25
 	require.NoError(t, e.append(trial.KindEnded, 0, trial.Ended{State: trial.Succeeded, Value: &value, Metric: json.RawMessage(`{"default":0.25,"f":1}`)}))
 	e.asked(`{"x":1}`, trial.SourceCustomized)
 	e.end(1, trial.EarlyStopped, 0)
+	require.NoError(t, e.append(trial.KindAsked, 2, trial.Asked{Parameters: []byte(`{"x":2}`), ParameterID: []byte(`"0_0_2"`)}))
+	require.NoError(t, e.append(trial.KindAsked, 3, trial.Asked{Parameters: []byte(`{"x":3}`), ParameterID: []byte(`3`)}))
 	require.NoError(t, e.process.Close())
 	content, err := os.ReadFile(heard)
 	require.NoError(t, err)
@@ -144,6 +171,9 @@ func TestWhatAProcessIsToldIsTheDocumentedProtocol(t *testing.T) {
 		`{"op":"observe","trial":0,"status":"succeeded","value":0.25,"metric":{"default":0.25,"f":1}}`,
 		`{"op":"asked","trial":1,"parameters":{"x":1},"customized":true}`,
 		`{"op":"observe","trial":1,"status":"stopped","value":null}`,
+		`{"op":"suggest","trial":2}`,
+		`{"op":"asked","trial":2,"parameters":{"x":2},"parameterId":"0_0_2"}`,
+		`{"op":"asked","trial":3,"parameters":{"x":3}}`,
 	}, "\n"), strings.TrimSpace(string(content)))
 }
 
@@ -177,6 +207,52 @@ func TestWhateverAProcessDoesWrongIsAnErrorThatSaysSo(t *testing.T) {
 			e.process = nil
 		})
 	}
+}
+
+func TestALogThatIsEmptiedMeanwhileStillHasTheLastWords(t *testing.T) {
+	for name, answer := range map[string]string{"and silent": "exit 3", "and written to": "echo no memory left >&2; exit 3"} {
+		t.Run(name, func(t *testing.T) {
+			log := t.TempDir()
+			before := strings.Repeat("of an earlier process\n", 100)
+			path := filepath.Join(log, "dispatcher.log")
+			require.NoError(t, os.WriteFile(path, []byte(before), 0o600))
+			process, err := Open(Spec{Tuner: script(t, "case $line in *suggest*) "+answer+";; esac"), Home: Home{Log: log, Checkpoint: log, Environment: os.Environ()}})
+			require.NoError(t, err)
+			defer process.Close()
+			require.NoError(t, os.Truncate(path, 0))
+			_, err = process.Propose(0)
+			want := "it exited with code 3"
+			if name == "and written to" {
+				want += ": no memory left"
+			}
+			require.ErrorContains(t, err, want)
+		})
+	}
+}
+
+func TestAnAssessorAloneHasALogOfItsOwn(t *testing.T) {
+	e := begin(t, anyPython, script(t, "case $line in *suggest*) exit 3;; *) echo of the tuner >&2;; esac"), nil)
+	alone := e.spec
+	alone.Tuner, alone.Assessor = nil, script(t, "echo of the assessor >&2; echo {}")
+	judge, err := Open(alone)
+	require.NoError(t, err)
+	defer judge.Close()
+	<-judge.Changed() // it died of its answer, and has said what it has to say
+	_, err = e.process.Propose(0)
+	require.ErrorContains(t, err, "it exited with code 3: of the tuner")
+	require.Equal(t, []string{"of the assessor"}, e.read("assessor.log"))
+	require.Equal(t, []string{"of the tuner"}, e.read("dispatcher.log"))
+}
+
+func TestALogThatHasGrownLargeIsSetAside(t *testing.T) {
+	e := begin(t, anyPython, script(t, "echo anew >&2"), nil)
+	path := filepath.Join(e.spec.Home.Log, "dispatcher.log")
+	require.NoError(t, os.Truncate(path, largestLog+1))
+	e.rebuild()
+	require.Eventually(t, func() bool { return e.read("dispatcher.log")[0] == "anew" }, patience, time.Millisecond)
+	aside, err := os.Stat(path + ".1")
+	require.NoError(t, err)
+	require.Greater(t, aside.Size(), int64(largestLog))
 }
 
 func TestNoProcessOutlivesItsAlgorithm(t *testing.T) {
@@ -218,7 +294,19 @@ func TestServedAlgorithmsRefuseWhatTheyDoNotUnderstand(t *testing.T) {
 	}
 }
 
-func TestOptunaIsATunerInTwentyLines(t *testing.T) {
+func TestServedAlgorithmsRefuseAnAskWithoutTheIdThatTheyKnowTrialsBy(t *testing.T) {
+	open := `{"op":"open","searchSpace":{"x":{"_type":"choice","_value":[1]}}}` + "\n"
+	asked := `{"op":"asked","trial":0,"parameters":{"x":1}`
+	err := Serve(strings.NewReader(open+asked+"}"), &bytes.Buffer{}, "ASHA")
+	require.EqualError(t, err, `line 2: "asked" has no "parameterId", by which ASHA knows its trials: want that of a suggestion, or "customized":true`)
+	for _, whose := range []string{`,"parameterId":"0_0_0"}`, `,"customized":true}`} {
+		require.NoError(t, Serve(strings.NewReader(open+asked+whose), &bytes.Buffer{}, "ASHA"))
+	}
+	require.NoError(t, Serve(strings.NewReader(open+asked+"}"), &bytes.Buffer{}, "Random"))
+}
+
+// optuna begins the example's tuner in a search space.
+func optuna(t *testing.T, space string) *experiment {
 	python := pythonWithNNI(t, "3.0")
 	if err := exec.Command(python, "-c", "import optuna").Run(); err != nil {
 		machine.Lacks(t, "%s lacks examples/optuna/requirements.txt, which make .venv/tests installs", python)
@@ -228,8 +316,36 @@ func TestOptunaIsATunerInTwentyLines(t *testing.T) {
 	e := begin(t, python, &Algorithm{Command: python + " tuner.py", CodeDirectory: example, Arguments: json.RawMessage(`{"optimize_mode": "minimize"}`)}, nil)
 	e.process.Close()
 	e.process = nil
-	e.spec.Space = json.RawMessage(`{"x": {"_type": "uniform", "_value": [-5, 5]}, "k": {"_type": "choice", "_value": ["a", "b"]}, "n": {"_type": "randint", "_value": [1, 4]}}`)
+	e.spec.Space = json.RawMessage(space)
 	e.rebuild()
+	return e
+}
+
+func TestOptunaRefusesWhatItHasNoDistributionFor(t *testing.T) {
+	for kind, values := range map[string]string{
+		"normal": "[0, 1]", "quniform": "[0, 1, 0.5]", "qloguniform": "[1, 8, 2]", "choice": `[{"_name": "a"}, {"_name": "b"}]`,
+	} {
+		e := optuna(t, fmt.Sprintf(`{"x": {"_type": %q, "_value": %s}}`, kind, values))
+		_, err := e.process.Propose(0)
+		require.ErrorContains(t, err, "ValueError: this tuner has no distribution for "+kind+" of [")
+	}
+}
+
+func TestOptunaGoesToANewSearchSpace(t *testing.T) {
+	e := optuna(t, `{"x": {"_type": "uniform", "_value": [0, 1]}, "k": {"_type": "choice", "_value": ["a", "b"]}}`)
+	e.ask()
+	e.ask()
+	e.end(0, trial.Succeeded, 1)
+	space := json.RawMessage(`{"x": {"_type": "loguniform", "_value": [10, 20]}, "k": {"_type": "choice", "_value": ["c"]}}`)
+	require.NoError(t, e.append(trial.KindCommand, trial.NoTrial, trial.Command{Name: trial.SetSearchSpace, Value: space}))
+	for n := 2; n < 4; n++ {
+		require.Regexp(t, `{"x":\s*1\d\.\d+,\s*"k":\s*"c"}`, e.ask())
+		e.end(n-1, trial.Succeeded, 1) // first one of the old space
+	}
+}
+
+func TestOptunaIsATunerInThirtyLines(t *testing.T) {
+	e := optuna(t, `{"x": {"_type": "uniform", "_value": [-5, 5]}, "k": {"_type": "choice", "_value": ["a", "b"]}, "n": {"_type": "randint", "_value": [1, 4]}}`)
 	sum := 0.0
 	for n := range 40 {
 		if n == 20 {

@@ -42,6 +42,7 @@ type served struct {
 	out      *json.Encoder
 	tuner    tuners.Tuner
 	assessor assessors.Assessor
+	named    bool                // it knows trials by ids of its own
 	sources  map[int]string      // of the trials that have not ended
 	held     map[int]trial.Event // asks that an asked may still replace
 	events   int64
@@ -83,6 +84,11 @@ func (s *served) open(line Line) (err error) {
 		return err
 	}
 	s.tuner, err = tuners.New(tuners.Spec{Name: s.name, Arguments: arguments, Space: line.Space, Seed: seed})
+	if err != nil {
+		return err
+	}
+	first, err := s.tuner.Propose(0)
+	s.named = first.ParameterID != nil
 	return err
 }
 
@@ -109,12 +115,7 @@ func (s *served) treat(line Line, n int) error {
 	case OpSuggest:
 		return s.suggest(n)
 	case OpAsked:
-		delete(s.held, n)
-		source := trial.SourceAlgorithm
-		if line.Customized {
-			source = trial.SourceCustomized
-		}
-		return s.ask(n, trial.Asked{Parameters: trial.Parameters(line.Parameters), Source: source})
+		return s.asked(line, n)
 	case OpIntermediate:
 		return s.intermediate(line, n)
 	case OpObserve:
@@ -144,7 +145,7 @@ func (s *served) suggest(n int) error {
 	if err != nil {
 		return err
 	}
-	return s.out.Encode(Line{Trial: &n, Parameters: json.RawMessage(proposal.Parameters)})
+	return s.out.Encode(Line{Trial: &n, Parameters: json.RawMessage(proposal.Parameters), ParameterID: proposal.ParameterID})
 }
 
 // release applies the asks that nothing has replaced.
@@ -160,9 +161,17 @@ func (s *served) release() error {
 	return nil
 }
 
-func (s *served) ask(n int, asked trial.Asked) error {
-	s.sources[n] = asked.Source
-	return s.apply(trial.KindAsked, n, asked)
+// asked takes note of a trial, in place of what was suggested for it.
+func (s *served) asked(line Line, n int) error {
+	source := trial.SourceAlgorithm
+	if line.Customized {
+		source = trial.SourceCustomized
+	} else if s.named && line.ParameterID == nil {
+		return fmt.Errorf(`"asked" has no "parameterId", by which %s knows its trials: want that of a suggestion, or "customized":true`, s.name)
+	}
+	delete(s.held, n)
+	s.sources[n] = source
+	return s.apply(trial.KindAsked, n, trial.Asked{Parameters: trial.Parameters(line.Parameters), Source: source, ParameterID: line.ParameterID})
 }
 
 func (s *served) intermediate(line Line, n int) error {
