@@ -12,6 +12,7 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/perennial-ml/perennial/workflows"
 )
@@ -73,6 +74,10 @@ func split(trials []string, running map[string]bool) (others, merelyRun []string
 // underWay are the workflows of trials with an attempt that was submitted and is
 // not over, as far as anybody knows, and that nobody wants to end.
 func (w *Workers) underWay(ctx context.Context) (ids map[string]bool, err error) {
+	wanted, err := w.unstopped(ctx)
+	if err != nil {
+		return nil, err
+	}
 	ids = map[string]bool{}
 	for _, platform := range w.options.Observers.all {
 		open, err := w.options.Record.OpenAttempts(ctx, platform.Traits().Name)
@@ -80,12 +85,22 @@ func (w *Workers) underWay(ctx context.Context) (ids map[string]bool, err error)
 			return nil, err
 		}
 		for _, attempt := range open {
-			ids[trialWorkflow(attempt.Key)] = attempt.Outcome == "" && attempt.Handle != nil && !attempt.Drained
+			ids[trialWorkflow(attempt.Key)] = wanted[attempt.Key.Experiment] && attempt.Outcome == "" && attempt.Handle != nil && !attempt.Drained
 		}
 	}
 	decisions, err := w.options.Record.OpenDecisions(ctx)
 	for _, decision := range decisions {
 		ids[trialWorkflow(decision.Key)] = false
+	}
+	return ids, err
+}
+
+// unstopped are the experiments that nobody wants to stop.
+func (w *Workers) unstopped(ctx context.Context) (ids map[string]bool, err error) {
+	rows, err := w.options.Record.Experiments(ctx)
+	ids = map[string]bool{}
+	for _, row := range rows {
+		ids[row.ID] = row.Status == record.Running
 	}
 	return ids, err
 }

@@ -62,6 +62,21 @@ func TestTrialsThatNeedSomethingAreTakenOverBeforeThoseThatMerelyRun(t *testing.
 	require.Equal(t, want, taken)
 }
 
+func TestNoTrialOfAStoppingExperimentIsTakenForOneThatMerelyRuns(t *testing.T) {
+	w, _ := believing(t, "mystate/before")
+	w.options.Observers = &Observers{all: []platforms.Platform{fake.New(fake.Options{StateDirectory: t.TempDir()})}}
+	w.launched(t, 0)
+	running, err := w.underWay(t.Context())
+	require.NoError(t, err)
+	require.True(t, running[trialWorkflow(keyOf(0))])
+
+	_, err = w.options.Record.Append(t.Context(), "k3v9x2ab", record.CommandEvent(trial.Command{ID: "stop", Name: trial.Stop}))
+	require.NoError(t, err)
+	running, err = w.underWay(t.Context())
+	require.NoError(t, err)
+	require.False(t, running[trialWorkflow(keyOf(0))], "its run has to be ended")
+}
+
 func TestATakeOverEndsWithItsHost(t *testing.T) {
 	w, temporal := believing(t, "mystate/before")
 	w.options.Observers = &Observers{}
