@@ -97,7 +97,7 @@ func TestARebootEndsEveryProcessAndChangesTheBootID(t *testing.T) {
 	t.Parallel()
 	h := New(t, Spec{}).Hosts[0]
 	h.Sh("echo kept > note; setsid sleep 601 > /dev/null 2>&1 < /dev/null &")
-	require.True(t, has(h, "sleep 601"))
+	require.Eventually(t, func() bool { return has(h, "sleep 601") }, patience, glance)
 	before, machineID := h.Sh("cat /proc/sys/kernel/random/boot_id"), h.Sh("cat /etc/machine-id")
 	h.Reboot()
 	require.False(t, has(h, "sleep 601"))
@@ -119,6 +119,7 @@ func TestADisconnectEndsConnectionsAndNothingElse(t *testing.T) {
 	require.NoError(t, waiting.Start())
 	require.Eventually(t, func() bool { return has(h, "sleep 602") }, patience, glance)
 	h.Sh("setsid sleep 603 > /dev/null 2>&1 < /dev/null &")
+	require.Eventually(t, func() bool { return has(h, "sleep 603") }, patience, glance)
 	h.Disconnect()
 	require.Error(t, waiting.Wait())
 	require.True(t, has(h, "sleep 603"))
