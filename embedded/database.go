@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/server/common/headers"
@@ -131,7 +132,34 @@ func setUpSchema(ctx context.Context, db *sql.DB) error {
 	if err := sqlite.SetupSchemaOnDB(schemaWriter{transaction: transaction}); err != nil {
 		return err
 	}
+	if err := dropIdleIndexes(ctx, transaction); err != nil {
+		return err
+	}
 	return transaction.Commit()
+}
+
+// usefulIndexes are those of Temporal's indexes on visibility that find a few
+// workflows among very many, as the Web UI and people ask for them; by_keyword_01
+// is that of ExperimentId.
+var usefulIndexes = []string{"default_idx", "by_workflow_id", "by_workflow_type", "by_status", "by_parent_workflow_id", "by_keyword_01"}
+
+// dropIdleIndexes removes the others on visibility, more than fifty, all of which
+// would be written each of the three times that a workflow is. What they served is
+// found without them, by a look at every workflow.
+func dropIdleIndexes(ctx context.Context, transaction *sql.Tx) error {
+	all, err := column(ctx, transaction, "SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = 'executions_visibility' AND sql IS NOT NULL")
+	if err != nil {
+		return err
+	}
+	for _, index := range all {
+		if slices.Contains(usefulIndexes, index) {
+			continue
+		}
+		if _, err := transaction.ExecContext(ctx, fmt.Sprintf("DROP INDEX %q", index)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // schemaWriter is as much of Temporal's AdminDB as setting up a schema uses.
@@ -249,6 +277,12 @@ func writeVersion(database string) error {
 	return syncDirectory(filepath.Dir(path))
 }
 
+// columnNames say which of visibility's columns is which search attribute.
+var columnNames = map[string]string{
+	"Keyword01": "ExperimentId", "Keyword02": "Platform", "Keyword03": "TrialStatus",
+	"Double01": "BestMetric", "Double02": "FinalMetric", "Int01": "TrialIndex",
+}
+
 // SearchAttributes are the custom search attributes of the namespace.
 func SearchAttributes() map[string]enumspb.IndexedValueType {
 	return map[string]enumspb.IndexedValueType{
@@ -266,6 +300,8 @@ func createNamespace(options Options) error {
 	if err != nil {
 		return fmt.Errorf("namespace %s: %w", options.Namespace, err)
 	}
+	// Temporal would choose columns by chance.
+	namespace.Detail.Config.CustomSearchAttributeAliases = columnNames
 	namespace.Detail.Config.Retention = durationpb.New(options.Retention)
 	if err := sqlite.CreateNamespaces(sqlConfig(options.Directory), namespace); err != nil {
 		return fmt.Errorf("namespace %s: %w", options.Namespace, err)

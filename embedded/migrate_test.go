@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
 	_ "modernc.org/sqlite"
+
+	"github.com/perennial-ml/perennial/embedded"
 )
 
 // withOlderSchema leaves a killed server's database with an open workflow and
@@ -24,7 +26,7 @@ func withOlderSchema(t *testing.T, directory string) {
 	defer db.Close()
 	for _, statement := range []string{
 		"DROP TABLE current_chasm_executions",
-		"DROP INDEX by_temporal_keyword_04",
+		"DROP INDEX by_status",
 		"ALTER TABLE executions_visibility DROP COLUMN TemporalKeyword04",
 	} {
 		_, err := db.Exec(statement)
@@ -57,4 +59,19 @@ func Test_a_current_schema_is_left_as_it_is(t *testing.T) {
 	require.NoError(t, start(t, directory).Stop())
 	start(t, directory)
 	require.NoFileExists(t, filepath.Join(directory, "temporal.db.backup"))
+}
+
+func Test_visibility_has_the_indexes_that_people_search_by_and_no_others(t *testing.T) {
+	directory := t.TempDir()
+	start(t, directory)
+	db, err := sql.Open("sqlite", filepath.Join(directory, "temporal.db"))
+	require.NoError(t, err)
+	defer db.Close()
+	var names string
+	require.NoError(t, db.QueryRow(`SELECT group_concat(name) FROM (SELECT name FROM sqlite_master
+		WHERE type = 'index' AND tbl_name = 'executions_visibility' AND sql IS NOT NULL ORDER BY name)`).Scan(&names))
+	require.Equal(t, "by_keyword_01,by_parent_workflow_id,by_status,by_workflow_id,by_workflow_type,default_idx", names)
+	var aliases []byte
+	require.NoError(t, db.QueryRow("SELECT data FROM namespaces WHERE name = ?", embedded.Namespace).Scan(&aliases))
+	require.Regexp(t, "Keyword01.{1,4}ExperimentId", string(aliases))
 }
