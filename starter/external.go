@@ -202,7 +202,7 @@ func (e *engine) queues(platforms []string) ([]string, error) {
 	}
 	defer store.Close()
 	names := workflows.Queues{Record: store.ID()}
-	queues := []string{names.Experiment(), names.Trial(), names.Tuner()}
+	queues := []string{names.Experiment()}
 	queueOf := workers.PlatformQueue(names, here(e.stand("", nil)), dir.StateID())
 	for _, platform := range platforms {
 		queues = append(queues, queueOf(platform))

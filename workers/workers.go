@@ -30,6 +30,9 @@ const (
 	workerStopTimeout = 3 * time.Second
 	// pollers for each queue: two are too few for a hundred short trials at once.
 	pollers = 8
+	// atOnceWaiting is how many activities a queue takes that mostly wait: each
+	// holds a slot as long as a trial lasts.
+	atOnceWaiting = 5000
 )
 
 // Options are what workers are made of.
@@ -170,19 +173,14 @@ func PlatformQueue(queues workflows.Queues, all []platforms.Platform, stateID st
 }
 
 // work starts one worker for each queue. Experiments have a queue of their own,
-// or a parent would wait behind its children.
+// or a parent would wait behind its children. Activities are on the queue of their
+// workflow, so that the worker that asks for one is given it at once.
 func (w *Workers) work(a *activities.Activities) error {
-	w.add(w.queues.Experiment(), worker.Options{}, func(r worker.Worker) {
-		r.RegisterWorkflowWithOptions(workflows.Experiment, workflow.RegisterOptions{Name: workflows.ExperimentType})
-		r.RegisterActivity(a)
-	})
-	w.add(w.queues.Trial(), worker.Options{}, func(r worker.Worker) {
-		r.RegisterWorkflowWithOptions(workflows.Trial, workflow.RegisterOptions{Name: workflows.TrialType})
-		r.RegisterActivity(a)
-	})
-	w.add(w.queues.Tuner(), waiting(), func(r worker.Worker) { r.RegisterActivity(a) })
+	experiments := w.add(w.queues.Experiment(), a)
+	experiments.RegisterWorkflowWithOptions(workflows.Experiment, workflow.RegisterOptions{Name: workflows.ExperimentType})
 	for name := range a.Platforms {
-		w.add(a.Queue(name), waiting(), func(r worker.Worker) { r.RegisterActivity(a) })
+		trials := w.add(a.Queue(name), a)
+		trials.RegisterWorkflowWithOptions(workflows.Trial, workflow.RegisterOptions{Name: workflows.TrialType})
 	}
 	for _, worker := range w.workers {
 		if err := worker.Start(); err != nil {
@@ -192,19 +190,14 @@ func (w *Workers) work(a *activities.Activities) error {
 	return nil
 }
 
-// waiting are the options of a queue whose activities mostly wait: each holds a
-// slot as long as a trial lasts.
-func waiting() worker.Options {
-	return worker.Options{MaxConcurrentActivityExecutionSize: 5000, DisableWorkflowWorker: true}
-}
-
-func (w *Workers) add(queue string, options worker.Options, register func(worker.Worker)) {
-	options.Identity = Identity(w.options.StateID, w.options.Nonce)
-	options.WorkerStopTimeout = workerStopTimeout
-	options.DeploymentOptions = w.version
-	options.Interceptors = []interceptor.WorkerInterceptor{&w.arrivals}
-	options.MaxConcurrentWorkflowTaskPollers, options.MaxConcurrentActivityTaskPollers = pollers, pollers
-	worker := worker.New(w.options.Client, queue, options)
-	register(worker)
+func (w *Workers) add(queue string, a *activities.Activities) worker.Worker {
+	worker := worker.New(w.options.Client, queue, worker.Options{
+		Identity: Identity(w.options.StateID, w.options.Nonce), DeploymentOptions: w.version,
+		Interceptors: []interceptor.WorkerInterceptor{&w.arrivals}, WorkerStopTimeout: workerStopTimeout,
+		MaxConcurrentWorkflowTaskPollers: pollers, MaxConcurrentActivityTaskPollers: pollers,
+		MaxConcurrentActivityExecutionSize: atOnceWaiting,
+	})
+	worker.RegisterActivity(a)
 	w.workers = append(w.workers, worker)
+	return worker
 }

@@ -68,14 +68,13 @@ func (e *experimentRun) start(n int) {
 	}
 	ctx := workflow.WithChildOptions(e.ctx, e.childStory(workflow.ChildWorkflowOptions{
 		WorkflowID:            TrialWorkflowID(e.id, n),
-		TaskQueue:             e.queues.Trial(),
+		TaskQueue:             e.Queues[n%len(e.Queues)],
 		WorkflowTaskTimeout:   TaskTimeout,
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 	}, n))
 	input := TrialInput{
-		Experiment: e.id, Sequence: n, Queue: e.Queues[n%len(e.Queues)],
-		Platform: e.Platforms[n%len(e.Platforms)], Searchable: e.Searchable,
+		Experiment: e.id, Sequence: n, Platform: e.Platforms[n%len(e.Platforms)], Searchable: e.Searchable,
 	}
 	child := workflow.ExecuteChildWorkflow(ctx, TrialType, input)
 	e.starting = append(e.starting, child.GetChildWorkflowExecution())

@@ -67,9 +67,3 @@ func (e *experimentRun) say(ctx workflow.Context, name string) {
 	id := fmt.Sprintf("%s-%s-%d", name, info.WorkflowExecution.RunID, info.GetCurrentHistoryLength())
 	_, _ = e.update(ctx, trial.Command{ID: id, Name: name})
 }
-
-// queuesOf are the queues of the record whose queue this workflow came from.
-func queuesOf(ctx workflow.Context) Queues {
-	name := workflow.GetInfo(ctx).TaskQueueName
-	return Queues{Record: name[strings.LastIndexByte(name, '.')+1:]}
-}

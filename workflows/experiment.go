@@ -67,7 +67,7 @@ func Experiment(ctx workflow.Context, input ExperimentInput) (string, error) {
 	// Cancel is a command like any other: the trials are stopped in order, which
 	// takes a context that cancellation does not reach.
 	lasting, _ := workflow.NewDisconnectedContext(ctx)
-	e := &experimentRun{id: input.Experiment, ctx: lasting, queues: queuesOf(ctx)}
+	e := &experimentRun{id: input.Experiment, ctx: lasting}
 	if err := e.listen(ctx); err != nil {
 		return "", err
 	}
@@ -89,7 +89,6 @@ type experimentRun struct {
 	State
 	id       string
 	ctx      workflow.Context
-	queues   Queues
 	commands int               // handled by this run
 	saying   int               // commands of our own making that are not on record yet
 	started  int               // children of this run
@@ -224,7 +223,7 @@ func (e *experimentRun) prepare() {
 
 // assess keeps the assessor, if there is one, at work as long as this run lasts.
 func (e *experimentRun) assess() {
-	workflow.ExecuteActivity(forLong(e.ctx, e.queues.Tuner(), "judge intermediate results as they come"), do.Assess, e.id)
+	workflow.ExecuteActivity(forLong(e.ctx, "judge intermediate results as they come"), do.Assess, e.id)
 }
 
 func (e *experimentRun) round() (answer activities.RoundAnswer, err error) {
@@ -232,7 +231,7 @@ func (e *experimentRun) round() (answer activities.RoundAnswer, err error) {
 		Experiment: e.id, Cursor: e.Cursor, NoMore: e.NoMore,
 		Room: e.Concurrency - len(e.Open) - len(e.Waiting), Concern: e.Standing.Concern(),
 	}
-	err = workflow.ExecuteActivity(forLong(e.ctx, e.queues.Tuner(), e.roundSummary()), do.Round, request).Get(e.ctx, &answer)
+	err = workflow.ExecuteActivity(forLong(e.ctx, e.roundSummary()), do.Round, request).Get(e.ctx, &answer)
 	return answer, err
 }
 

@@ -53,17 +53,11 @@ func TrialWorkflowID(experiment string, sequence int) string {
 // never run each other's activities.
 type Queues struct{ Record string }
 
-// Experiment is the queue of experiment workflows.
+// Experiment is the queue of experiments, of their workflows and algorithms alike.
 func (q Queues) Experiment() string { return "perennial-experiment." + q.Record }
 
-// Trial is the queue of trial workflows.
-func (q Queues) Trial() string { return "perennial-trial." + q.Record }
-
-// Tuner is the queue of algorithm activities.
-func (q Queues) Tuner() string { return "perennial-tuner." + q.Record }
-
-// Platform is the queue of a platform's activities; host is empty unless they
-// are bound to one.
+// Platform is the queue of a platform's trials, workflows and activities alike;
+// host is empty unless they are bound to one.
 func (q Queues) Platform(name, host string) string {
 	if host != "" {
 		name += "." + host

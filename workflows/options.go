@@ -40,24 +40,24 @@ func onRecord(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
-// onPlatform runs a short platform verb where the platform's workers are.
-func onPlatform(ctx workflow.Context, queue, summary string) workflow.Context {
+// onPlatform runs a short platform verb on the workflow's own queue, a trial's.
+func onPlatform(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: queue, StartToCloseTimeout: activities.PlatformTimeout, RetryPolicy: patient(), Summary: summary,
+		StartToCloseTimeout: activities.PlatformTimeout, RetryPolicy: patient(), Summary: summary,
 	})
 }
 
-// forPreparing is onPlatform for work of minutes.
+// forPreparing runs a platform verb of minutes where the platform's workers are.
 func forPreparing(ctx workflow.Context, queue string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: queue, StartToCloseTimeout: prepareTimeout, RetryPolicy: patient(), Summary: "prepare the code directory",
 	})
 }
 
-// forLong runs an activity that waits, under heartbeats.
-func forLong(ctx workflow.Context, queue, summary string) workflow.Context {
+// forLong runs an activity that waits, under heartbeats, on the workflow's own queue.
+func forLong(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: queue, StartToCloseTimeout: longTimeout, HeartbeatTimeout: activities.HeartbeatTimeout,
+		StartToCloseTimeout: longTimeout, HeartbeatTimeout: activities.HeartbeatTimeout,
 		RetryPolicy: patient(), Summary: summary,
 	})
 }

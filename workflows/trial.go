@@ -14,11 +14,11 @@ import (
 
 var do *activities.Activities // only ever to name its methods
 
-// TrialInput says which trial, and where its platform's workers listen.
+// TrialInput says which trial. Its workflow runs on the queue of its platform: so
+// the worker that begins an attempt also runs it, without asking Temporal for it.
 type TrialInput struct {
 	Experiment string `json:"experiment"`
 	Sequence   int    `json:"sequence"`
-	Queue      string `json:"queue"`
 	Platform   string `json:"platform"`             // its name, for people
 	Searchable bool   `json:"searchable,omitempty"` // search attributes may be used
 }
@@ -188,7 +188,7 @@ func (t *trialRun) begin() (begun activities.Begun, err error) {
 // and has it judged.
 func (t *trialRun) run(key trial.Key) (settlement activities.Settlement, err error) {
 	summary := fmt.Sprintf("run attempt %d on %s", key.Attempt, t.Platform)
-	ctx, cancel := workflow.WithCancel(forLong(t.ctx, t.Queue, summary))
+	ctx, cancel := workflow.WithCancel(forLong(t.ctx, summary))
 	t.describe(fmt.Sprintf("attempt %d is with %s", key.Attempt, t.Platform))
 	running := workflow.ExecuteActivity(ctx, do.RunAttempt, key)
 	t.under = true
@@ -222,6 +222,6 @@ func (t *trialRun) await(key trial.Key, running workflow.Future) error {
 		heeded = t.words
 		t.describe(fmt.Sprintf("attempt %d is being ended", key.Attempt))
 		// Its answer does not matter: what ended the run is in its report.
-		ending = workflow.ExecuteActivity(onPlatform(t.ctx, t.Queue, fmt.Sprintf("end attempt %d", key.Attempt)), do.CancelTrial, key)
+		ending = workflow.ExecuteActivity(onPlatform(t.ctx, fmt.Sprintf("end attempt %d", key.Attempt)), do.CancelTrial, key)
 	}
 }

@@ -32,7 +32,7 @@ func (b *bench) ask(count int) {
 func (b *bench) one() (settlement activities.Settlement) {
 	b.Helper()
 	env := b.environment(workflows.TrialWorkflowID(id, 0))
-	env.ExecuteWorkflow(workflows.TrialType, workflows.TrialInput{Experiment: id, Queue: "platform.fake.test", Platform: fake.Name})
+	env.ExecuteWorkflow(workflows.TrialType, workflows.TrialInput{Experiment: id, Platform: fake.Name})
 	require.True(b, env.IsWorkflowCompleted())
 	require.NoError(b, env.GetWorkflowError())
 	require.NoError(b, env.GetWorkflowResult(&settlement))
