@@ -6,16 +6,10 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/perennial-ml/perennial/runner/rundir"
 )
 
-const (
-	retryInterval = time.Second // between two tries to write on a full disk
-	reserveFile   = "reserve"   // takes the disk blocks that the exit record will need
-	reserveBytes  = 64 << 10
-)
+const retryInterval = time.Second // between two tries to write on a full disk
 
 // log is what the runner says for people. It is safe for concurrent use. That a
 // line cannot be written is nobody's concern.
@@ -56,19 +50,4 @@ func (l *log) until(what string, action func() error) {
 		err = action()
 	}
 	l.say("could %s at last", what)
-}
-
-// reserve takes disk blocks into a file. A file system that cannot promise blocks
-// is no reason not to run; one that has none left is.
-func reserve(path string) error {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	err = unix.Fallocate(int(file.Fd()), 0, 0, reserveBytes)
-	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
-		return nil
-	}
-	return err
 }

@@ -161,7 +161,6 @@ func (a *attempt) settle(collector *collector) {
 	}
 	rundir.CrashPoint("runner.child-dead-before-exit-record")
 	a.log.until("write the exit record", func() error {
-		os.Remove(a.run.Path(reserveFile))
 		// Somebody may have removed the directory of a trial that still ran.
 		if err := a.run.MakeDirectory(); err != nil {
 			return err
@@ -179,5 +178,5 @@ func (a *attempt) prepare() error {
 			return err
 		}
 	}
-	return reserve(a.run.Path(reserveFile))
+	return a.run.Reserve()
 }

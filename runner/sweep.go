@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/perennial-ml/perennial/runner/rundir"
 )
 
 // sweepPatience is how long processes may take to die of a KILL.
@@ -33,7 +35,7 @@ func Sweep(directory string) error {
 	if err := run.Sweep(ctx, spec.Key); err != nil {
 		return err
 	}
-	err = os.Remove(run.Path(reserveFile))
+	err = os.Remove(run.Path(rundir.ReserveFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}

@@ -1,9 +1,13 @@
 package rundir
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/perennial-ml/perennial/trial"
 )
@@ -20,10 +24,53 @@ type ExitRecord struct {
 	Intent *trial.Intent `json:"intent,omitempty"`
 }
 
-// WriteExit writes the exit record durably.
+// reserved is what Reserve takes, in bytes: many times an exit record.
+const reserved = 64 << 10
+
+// Reserve takes the disk blocks that the exit record will need. A file system that
+// cannot promise blocks is no reason not to run; one that has none left is.
+func (r Run) Reserve() error {
+	file, err := os.OpenFile(r.Path(ReserveFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	err = unix.Fallocate(int(file.Fd()), 0, 0, reserved)
+	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
+		return nil
+	}
+	return err
+}
+
+// WriteExit writes the exit record durably, into what was reserved where that is
+// still there.
 func (r Run) WriteExit(exit ExitRecord) error {
 	exit.Format = Format
-	return writeJSON(r.Path(ExitFile), exit)
+	content, err := json.Marshal(exit)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", r.Path(ExitFile), err)
+	}
+	content = append(content, '\n')
+	if r.fillReserve(content) == nil {
+		return SyncDirectory(r.Directory)
+	}
+	os.Remove(r.Path(ReserveFile)) // its blocks may be what is missing
+	return WriteFile(r.Path(ExitFile), content, 0o600)
+}
+
+// fillReserve makes what was reserved the exit record: neither a block nor a file
+// is needed any more, and none is deleted, which would make the next ones dear.
+func (r Run) fillReserve(content []byte) error {
+	file, err := os.OpenFile(r.Path(ReserveFile), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content)
+	err = errors.Join(err, file.Truncate(int64(len(content))), file.Sync(), file.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), r.Path(ExitFile))
 }
 
 // ReadExit returns the exit record, nil where there is none. An empty or broken

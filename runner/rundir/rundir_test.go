@@ -2,6 +2,7 @@ package rundir
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -201,6 +202,26 @@ func TestRecordsAreReadAsTheyWereWritten(t *testing.T) {
 	readProcess, err := run.ReadProcess()
 	require.NoError(t, err)
 	require.Equal(t, &process, readProcess)
+}
+
+func TestTheExitRecordIsWrittenIntoWhatWasReservedForIt(t *testing.T) {
+	run := newRun(t)
+	require.NoError(t, run.Reserve())
+	room, err := os.Stat(run.Path(ReserveFile))
+	require.NoError(t, err)
+	require.NoError(t, run.WriteExit(ExitRecord{Exit: trial.Exit{Code: 3}}))
+	written, err := os.Stat(run.Path(ExitFile))
+	require.NoError(t, err)
+	require.True(t, os.SameFile(room, written))
+	content, err := os.ReadFile(run.Path(ExitFile))
+	require.NoError(t, err)
+	require.True(t, json.Valid(content), "%q", content)
+	require.NoFileExists(t, run.Path(ReserveFile))
+
+	require.NoError(t, run.WriteExit(ExitRecord{Exit: trial.Exit{Code: 4}}), "nothing is reserved any more")
+	exit, err := run.ReadExit()
+	require.NoError(t, err)
+	require.Equal(t, 4, exit.Exit.Code)
 }
 
 func TestABrokenExitRecordCountsAsNoneAndABrokenProcessRecordAsBegun(t *testing.T) {
