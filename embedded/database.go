@@ -140,7 +140,7 @@ func setUpSchema(ctx context.Context, db *sql.DB) error {
 
 // usefulIndexes are those of Temporal's indexes on visibility that find a few
 // workflows among very many, as the Web UI and people ask for them; by_keyword_01
-// is that of ExperimentId.
+// is that of ExperimentId, see columns.
 var usefulIndexes = []string{"default_idx", "by_workflow_id", "by_workflow_type", "by_status", "by_parent_workflow_id", "by_keyword_01"}
 
 // dropIdleIndexes removes the others on visibility, more than fifty, all of which
@@ -277,22 +277,36 @@ func writeVersion(database string) error {
 	return syncDirectory(filepath.Dir(path))
 }
 
-// columnNames say which of visibility's columns is which search attribute.
-var columnNames = map[string]string{
-	"Keyword01": "ExperimentId", "Keyword02": "Platform", "Keyword03": "TrialStatus",
-	"Double01": "BestMetric", "Double02": "FinalMetric", "Int01": "TrialIndex",
+// columns are visibility's columns of our search attributes.
+var columns = []struct {
+	name, attribute string
+	kind            enumspb.IndexedValueType
+}{
+	{"Keyword01", "ExperimentId", enumspb.INDEXED_VALUE_TYPE_KEYWORD},
+	{"Keyword02", "Platform", enumspb.INDEXED_VALUE_TYPE_KEYWORD},
+	{"Keyword03", "TrialStatus", enumspb.INDEXED_VALUE_TYPE_KEYWORD},
+	{"Double01", "BestMetric", enumspb.INDEXED_VALUE_TYPE_DOUBLE},
+	{"Double02", "FinalMetric", enumspb.INDEXED_VALUE_TYPE_DOUBLE},
+	{"Int01", "TrialIndex", enumspb.INDEXED_VALUE_TYPE_INT},
 }
 
 // SearchAttributes are the custom search attributes of the namespace.
 func SearchAttributes() map[string]enumspb.IndexedValueType {
-	return map[string]enumspb.IndexedValueType{
-		"ExperimentId": enumspb.INDEXED_VALUE_TYPE_KEYWORD,
-		"Platform":     enumspb.INDEXED_VALUE_TYPE_KEYWORD,
-		"TrialStatus":  enumspb.INDEXED_VALUE_TYPE_KEYWORD,
-		"BestMetric":   enumspb.INDEXED_VALUE_TYPE_DOUBLE,
-		"FinalMetric":  enumspb.INDEXED_VALUE_TYPE_DOUBLE,
-		"TrialIndex":   enumspb.INDEXED_VALUE_TYPE_INT,
+	attributes := map[string]enumspb.IndexedValueType{}
+	for _, column := range columns {
+		attributes[column.attribute] = column.kind
 	}
+	return attributes
+}
+
+// aliases are the search attributes by their columns. Temporal would choose those
+// by chance, and did so in databases of earlier versions.
+func aliases() map[string]string {
+	attributes := map[string]string{}
+	for _, column := range columns {
+		attributes[column.name] = column.attribute
+	}
+	return attributes
 }
 
 func createNamespace(options Options) error {
@@ -300,8 +314,7 @@ func createNamespace(options Options) error {
 	if err != nil {
 		return fmt.Errorf("namespace %s: %w", options.Namespace, err)
 	}
-	// Temporal would choose columns by chance.
-	namespace.Detail.Config.CustomSearchAttributeAliases = columnNames
+	namespace.Detail.Config.CustomSearchAttributeAliases = aliases()
 	namespace.Detail.Config.Retention = durationpb.New(options.Retention)
 	if err := sqlite.CreateNamespaces(sqlConfig(options.Directory), namespace); err != nil {
 		return fmt.Errorf("namespace %s: %w", options.Namespace, err)

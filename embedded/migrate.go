@@ -22,6 +22,9 @@ import (
 // A crash at any point leaves either the old file or the new one under the name
 // that counts.
 func migrate(ctx context.Context, path string) error {
+	if err := trim(ctx, path); err != nil {
+		return err
+	}
 	same, err := hasCurrentSchema(ctx, path)
 	if same || err != nil {
 		return err
@@ -40,6 +43,24 @@ func migrate(ctx context.Context, path string) error {
 		return err
 	}
 	return swap(unfinished, path)
+}
+
+// trim drops indexes where they are: for those no file needs to be built anew.
+func trim(ctx context.Context, path string) error {
+	db, err := openDatabase(path)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	transaction, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer transaction.Rollback()
+	if err := dropIdleIndexes(ctx, transaction); err != nil {
+		return err
+	}
+	return transaction.Commit()
 }
 
 // swap keeps the old file as the backup and puts the new one in its place.

@@ -61,17 +61,37 @@ func Test_a_current_schema_is_left_as_it_is(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(directory, "temporal.db.backup"))
 }
 
-func Test_visibility_has_the_indexes_that_people_search_by_and_no_others(t *testing.T) {
+func Test_an_index_that_nobody_needs_is_dropped_without_a_new_file(t *testing.T) {
 	directory := t.TempDir()
+	require.NoError(t, start(t, directory).Stop())
+	require.Contains(t, indexes(t, directory, "CREATE INDEX by_bool_01 ON executions_visibility (namespace_id, Bool01)"), "by_bool_01")
 	start(t, directory)
+	require.NotContains(t, indexes(t, directory), "by_bool_01")
+	require.NoFileExists(t, filepath.Join(directory, "temporal.db.backup"))
+}
+
+// indexes are the names of visibility's indexes, after some statements.
+func indexes(t *testing.T, directory string, statements ...string) (names string) {
 	db, err := sql.Open("sqlite", filepath.Join(directory, "temporal.db"))
 	require.NoError(t, err)
 	defer db.Close()
-	var names string
+	for _, statement := range statements {
+		_, err := db.Exec(statement)
+		require.NoError(t, err)
+	}
 	require.NoError(t, db.QueryRow(`SELECT group_concat(name) FROM (SELECT name FROM sqlite_master
 		WHERE type = 'index' AND tbl_name = 'executions_visibility' AND sql IS NOT NULL ORDER BY name)`).Scan(&names))
-	require.Equal(t, "by_keyword_01,by_parent_workflow_id,by_status,by_workflow_id,by_workflow_type,default_idx", names)
-	var aliases []byte
-	require.NoError(t, db.QueryRow("SELECT data FROM namespaces WHERE name = ?", embedded.Namespace).Scan(&aliases))
-	require.Regexp(t, "Keyword01.{1,4}ExperimentId", string(aliases))
+	return names
+}
+
+func Test_visibility_has_the_indexes_that_people_search_by_and_no_others(t *testing.T) {
+	directory := t.TempDir()
+	start(t, directory)
+	require.Equal(t, "by_keyword_01,by_parent_workflow_id,by_status,by_workflow_id,by_workflow_type,default_idx", indexes(t, directory))
+	db, err := sql.Open("sqlite", filepath.Join(directory, "temporal.db"))
+	require.NoError(t, err)
+	defer db.Close()
+	var namespace []byte
+	require.NoError(t, db.QueryRow("SELECT data FROM namespaces WHERE name = ?", embedded.Namespace).Scan(&namespace))
+	require.Regexp(t, "Keyword01.{1,4}ExperimentId", string(namespace))
 }
