@@ -1,6 +1,7 @@
 package rundir
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,10 +37,10 @@ func (r Run) Reserve() error {
 	}
 	defer file.Close()
 	err = unix.Fallocate(int(file.Fd()), 0, 0, reserved)
-	if err == unix.EOPNOTSUPP || err == unix.ENOSYS {
+	if err == nil || err == unix.EOPNOTSUPP || err == unix.ENOSYS {
 		return nil
 	}
-	return err
+	return &os.PathError{Op: "fallocate", Path: file.Name(), Err: err}
 }
 
 // WriteExit writes the exit record durably, into what was reserved where that is
@@ -51,15 +52,16 @@ func (r Run) WriteExit(exit ExitRecord) error {
 		return fmt.Errorf("encode %s: %w", r.Path(ExitFile), err)
 	}
 	content = append(content, '\n')
-	if r.fillReserve(content) == nil {
+	written, _ := os.ReadFile(r.Path(ExitFile)) // by a try that failed after it
+	if bytes.Equal(written, content) || r.fillReserve(content) == nil {
 		return SyncDirectory(r.Directory)
 	}
 	os.Remove(r.Path(ReserveFile)) // its blocks may be what is missing
 	return WriteFile(r.Path(ExitFile), content, 0o600)
 }
 
-// fillReserve makes what was reserved the exit record: neither a block nor a file
-// is needed any more, and none is deleted, which would make the next ones dear.
+// fillReserve makes what was reserved the exit record: no other file is made, and
+// none deleted, which would make the next ones dear.
 func (r Run) fillReserve(content []byte) error {
 	file, err := os.OpenFile(r.Path(ReserveFile), os.O_WRONLY, 0)
 	if err != nil {
