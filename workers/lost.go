@@ -16,7 +16,7 @@ const (
 	// lostAfter is how long an activity may be on its way from Temporal to here,
 	// or its result on the way back.
 	lostAfter = 5 * time.Second
-	// looks bounds how many workflows are looked at every so often.
+	// looks bounds how many trials without an activity here are looked at each time.
 	looks = 50
 )
 
@@ -24,7 +24,7 @@ const (
 type arrivals struct {
 	interceptor.WorkerInterceptorBase
 	mu      sync.Mutex
-	running map[string]int // activities by workflow id
+	running map[string]map[string]int // workflow id → activity id → how often
 }
 
 // InterceptActivity implements interceptor.WorkerInterceptor.
@@ -42,20 +42,27 @@ type arriving struct {
 func (a *arriving) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
 	info := activity.GetInfo(ctx)
 	if !info.IsLocalActivity {
-		a.arrivals.add(info.WorkflowExecution.ID, 1)
-		defer a.arrivals.add(info.WorkflowExecution.ID, -1)
+		a.arrivals.add(info.WorkflowExecution.ID, info.ActivityID, 1)
+		defer a.arrivals.add(info.WorkflowExecution.ID, info.ActivityID, -1)
 	}
 	return a.Next.ExecuteActivity(ctx, in)
 }
 
-func (a *arrivals) add(workflowID string, change int) {
+func (a *arrivals) add(workflowID, activityID string, change int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.running == nil {
-		a.running = map[string]int{}
+		a.running = map[string]map[string]int{}
 	}
-	a.running[workflowID] += change
-	if a.running[workflowID] == 0 {
+	here := a.running[workflowID]
+	if here == nil {
+		here = map[string]int{}
+		a.running[workflowID] = here
+	}
+	if here[activityID] += change; here[activityID] == 0 {
+		delete(here, activityID)
+	}
+	if len(here) == 0 {
 		delete(a.running, workflowID)
 	}
 }
@@ -64,12 +71,20 @@ func (a *arrivals) add(workflowID string, change int) {
 func (a *arrivals) any(workflowID string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.running[workflowID] > 0
+	return len(a.running[workflowID]) > 0
+}
+
+// has tells whether this activity of the workflow runs here.
+func (a *arrivals) has(workflowID, activityID string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.running[workflowID][activityID] > 0
 }
 
 // recoverLost has activities run again that Temporal gave to this process and that
-// never arrived, or whose result never arrived there. A Temporal of others that
-// dies loses such, and would wait for their heartbeats for a minute.
+// never arrived, or whose result never arrived there: it died, or its answer to the
+// workflow task that asked for them was lost. It would wait for their heartbeats for
+// a minute.
 func (w *Workers) recoverLost(ctx context.Context) {
 	ticker := time.NewTicker(lostAfter)
 	defer ticker.Stop()
@@ -95,12 +110,8 @@ func (w *Workers) failLost(ctx context.Context, before map[string]bool) (suspect
 	if err != nil {
 		return suspects, err
 	}
-	looked := 0
-	for _, id := range slices.Concat(experiments, trials) {
-		if w.arrivals.any(id) || looked == looks {
-			continue
-		}
-		looked++
+	silent := slices.DeleteFunc(trials, w.arrivals.any)
+	for _, id := range slices.Concat(experiments, silent[:min(looks, len(silent))]) {
 		if err := w.failLostIn(ctx, id, before, suspects); err != nil {
 			return suspects, err
 		}
@@ -117,7 +128,7 @@ func (w *Workers) failLostIn(ctx context.Context, workflowID string, before, sus
 		// One of the last host's may show up late, from a Temporal that was down when
 		// this host began.
 		ours := activity.LastWorkerIdentity == Identity(w.options.StateID, w.options.Nonce) || w.orphaned(activity)
-		if !ours || activity.State != enumspb.PENDING_ACTIVITY_STATE_STARTED || w.arrivals.any(workflowID) {
+		if !ours || activity.State != enumspb.PENDING_ACTIVITY_STATE_STARTED || w.arrivals.has(workflowID, activity.ActivityId) {
 			continue
 		}
 		suspect := fmt.Sprint(workflowID, " ", activity.ActivityId, " ", activity.Attempt)

@@ -65,9 +65,15 @@ func TestAnActivityThatNeverArrivedRunsAgain(t *testing.T) {
 
 func TestAnActivityThatRunsHereIsNotLost(t *testing.T) {
 	w, temporal := believing(t, "mystate/now")
-	w.arrivals.add(experimentWorkflow, 1)
+	w.arrivals.add(experimentWorkflow, "5", 1)
 	require.Zero(t, look(t, w, temporal))
-	w.arrivals.add(experimentWorkflow, -1)
+	w.arrivals.add(experimentWorkflow, "5", -1)
+	require.Equal(t, 1, look(t, w, temporal))
+}
+
+func TestAnActivityIsLostAlsoWhileAnotherOneOfItsWorkflowRunsHere(t *testing.T) {
+	w, temporal := believing(t, "mystate/now")
+	w.arrivals.add(experimentWorkflow, "4", 1) // Assess, beside a Round
 	require.Equal(t, 1, look(t, w, temporal))
 }
 

@@ -74,18 +74,18 @@ func split(trials []string, running map[string]bool) (others, merelyRun []string
 // underWay are the workflows of trials with an attempt that was submitted and is
 // not over, as far as anybody knows, and that nobody wants to end.
 func (w *Workers) underWay(ctx context.Context) (ids map[string]bool, err error) {
-	wanted, err := w.unstopped(ctx)
-	if err != nil {
-		return nil, err
-	}
 	ids = map[string]bool{}
+	stopping := map[string]bool{}
 	for _, platform := range w.options.Observers.all {
 		open, err := w.options.Record.OpenAttempts(ctx, platform.Traits().Name)
 		if err != nil {
 			return nil, err
 		}
 		for _, attempt := range open {
-			ids[trialWorkflow(attempt.Key)] = wanted[attempt.Key.Experiment] && attempt.Outcome == "" && attempt.Handle != nil && !attempt.Drained
+			if err := w.noteStopping(ctx, attempt.Key.Experiment, stopping); err != nil {
+				return nil, err
+			}
+			ids[trialWorkflow(attempt.Key)] = !stopping[attempt.Key.Experiment] && attempt.Outcome == "" && attempt.Handle != nil && !attempt.Drained
 		}
 	}
 	decisions, err := w.options.Record.OpenDecisions(ctx)
@@ -95,14 +95,14 @@ func (w *Workers) underWay(ctx context.Context) (ids map[string]bool, err error)
 	return ids, err
 }
 
-// unstopped are the experiments that nobody wants to stop.
-func (w *Workers) unstopped(ctx context.Context) (ids map[string]bool, err error) {
-	rows, err := w.options.Record.Experiments(ctx)
-	ids = map[string]bool{}
-	for _, row := range rows {
-		ids[row.ID] = row.Status == record.Running
+// noteStopping notes whether an experiment shall stop, unless that is known already.
+func (w *Workers) noteStopping(ctx context.Context, experiment string, stopping map[string]bool) error {
+	if _, known := stopping[experiment]; known {
+		return nil
 	}
-	return ids, err
+	row, err := w.options.Record.Experiment(ctx, experiment)
+	stopping[experiment] = row.Status == record.Stopping
+	return err
 }
 
 func trialWorkflow(key trial.Key) string {

@@ -60,11 +60,11 @@ func Reach(ctx context.Context, temporal client.Client, namespace string) error 
 // a minute.
 const alive = 70 * time.Second
 
-// Unpolled returns the first of the queues that the worker of an identity does not
-// poll, empty where there is none.
+// Unpolled returns the first of the queues from which the worker of an identity
+// takes no activities, empty where there is none.
 func Unpolled(ctx context.Context, temporal client.Client, identity string, queues []string) (string, error) {
 	for _, queue := range queues {
-		pollers, err := pollersOf(ctx, temporal, queue)
+		pollers, err := pollersOf(ctx, temporal, queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
 		if err != nil {
 			return "", err
 		}
@@ -75,9 +75,9 @@ func Unpolled(ctx context.Context, temporal client.Client, identity string, queu
 	return "", nil
 }
 
-// pollersOf are the identities of the workers that poll a queue, of either kind.
-func pollersOf(ctx context.Context, temporal client.Client, queue string) (identities []string, err error) {
-	for _, kind := range []enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_WORKFLOW, enumspb.TASK_QUEUE_TYPE_ACTIVITY} {
+// pollersOf are the identities of the workers that poll a queue of some kinds.
+func pollersOf(ctx context.Context, temporal client.Client, queue string, kinds ...enumspb.TaskQueueType) (identities []string, err error) {
+	for _, kind := range kinds {
 		answer, err := temporal.DescribeTaskQueue(ctx, queue, kind)
 		if err != nil {
 			return nil, err
@@ -104,7 +104,8 @@ func (e *SharedError) Error() string {
 // Alone returns a SharedError where a host of another state directory works on
 // the record.
 func Alone(ctx context.Context, temporal client.Client, record, stateID string) error {
-	identities, err := pollersOf(ctx, temporal, workflows.Queues{Record: record}.Experiment())
+	identities, err := pollersOf(ctx, temporal, workflows.Queues{Record: record}.Experiment(),
+		enumspb.TASK_QUEUE_TYPE_WORKFLOW, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
 	if err != nil {
 		return err
 	}

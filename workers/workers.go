@@ -30,8 +30,8 @@ const (
 	workerStopTimeout = 3 * time.Second
 	// pollers for each queue: two are too few for a hundred short trials at once.
 	pollers = 8
-	// atOnceWaiting is how many activities a queue takes that mostly wait: each
-	// holds a slot as long as a trial lasts.
+	// atOnceWaiting is how many activities a queue takes: they mostly wait, and each
+	// holds a slot as long as a trial or a round lasts.
 	atOnceWaiting = 5000
 )
 
@@ -94,9 +94,7 @@ func Start(starting context.Context, options Options) (*Workers, error) {
 	}
 	w.running.Go(func() { w.takeOver(ctx, left) })
 	w.running.Go(func() { sweeps.Run(ctx, sweeper.Every) })
-	if options.BuildID != "" {
-		w.running.Go(func() { w.recoverLost(ctx) })
-	}
+	w.running.Go(func() { w.recoverLost(ctx) })
 	return w, nil
 }
 
@@ -173,13 +171,16 @@ func PlatformQueue(queues workflows.Queues, all []platforms.Platform, stateID st
 }
 
 // work starts one worker for each queue. Experiments have a queue of their own,
-// or a parent would wait behind its children. Activities are on the queue of their
-// workflow, so that the worker that asks for one is given it at once.
+// or a parent would wait behind its children. What a workflow waits for is on its
+// own queue, so that the worker that asks for it is given it at once. Trials of a
+// platform that is served elsewhere can still be ended: that is in the record.
 func (w *Workers) work(a *activities.Activities) error {
-	experiments := w.add(w.queues.Experiment(), a)
+	experiments := w.add(w.queues.Experiment(), a, true)
 	experiments.RegisterWorkflowWithOptions(workflows.Experiment, workflow.RegisterOptions{Name: workflows.ExperimentType})
-	for name := range a.Platforms {
-		trials := w.add(a.Queue(name), a)
+	for _, platform := range w.options.Observers.all {
+		name := platform.Traits().Name
+		_, served := a.Platforms[name]
+		trials := w.add(a.Queue(name), a, served)
 		trials.RegisterWorkflowWithOptions(workflows.Trial, workflow.RegisterOptions{Name: workflows.TrialType})
 	}
 	for _, worker := range w.workers {
@@ -190,12 +191,13 @@ func (w *Workers) work(a *activities.Activities) error {
 	return nil
 }
 
-func (w *Workers) add(queue string, a *activities.Activities) worker.Worker {
+// add adds the worker of a queue; acting says whether it takes activities from it.
+func (w *Workers) add(queue string, a *activities.Activities, acting bool) worker.Worker {
 	worker := worker.New(w.options.Client, queue, worker.Options{
 		Identity: Identity(w.options.StateID, w.options.Nonce), DeploymentOptions: w.version,
 		Interceptors: []interceptor.WorkerInterceptor{&w.arrivals}, WorkerStopTimeout: workerStopTimeout,
 		MaxConcurrentWorkflowTaskPollers: pollers, MaxConcurrentActivityTaskPollers: pollers,
-		MaxConcurrentActivityExecutionSize: atOnceWaiting,
+		MaxConcurrentActivityExecutionSize: atOnceWaiting, LocalActivityWorkerOnly: !acting,
 	})
 	worker.RegisterActivity(a)
 	w.workers = append(w.workers, worker)

@@ -15,7 +15,7 @@ import (
 var do *activities.Activities // only ever to name its methods
 
 // TrialInput says which trial. Its workflow runs on the queue of its platform: so
-// the worker that begins an attempt also runs it, without asking Temporal for it.
+// the worker that begins an attempt is mostly given it along with the answer.
 type TrialInput struct {
 	Experiment string `json:"experiment"`
 	Sequence   int    `json:"sequence"`

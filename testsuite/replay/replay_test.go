@@ -58,13 +58,17 @@ func TestTheKeptHistoriesTellWhatTheyAreNamedFor(t *testing.T) {
 		recorded, err := Read(path)
 		require.NoError(t, err)
 		scenario, _, _ := strings.Cut(filepath.Base(path), "-")
+		queue := recorded.History.Events[0].GetWorkflowExecutionStartedEventAttributes().GetTaskQueue().GetName()
 		for _, event := range recorded.History.Events {
 			seen[scenario+" "+event.EventType.String()] = true
 			if failure := event.GetActivityTaskStartedEventAttributes().GetLastFailure(); failure != nil {
 				seen[scenario+" orphaned"] = true
 			}
-			if name := event.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName(); name != "" {
+			if activity := event.GetActivityTaskScheduledEventAttributes(); activity != nil {
+				name := activity.GetActivityType().GetName()
 				seen[scenario+" "+name] = true
+				require.True(t, name == "PrepareCodeDir" || activity.GetTaskQueue().GetName() == queue,
+					"%s: %s waits in another queue than its workflow's, and so is not given out at once", path, name)
 			}
 		}
 	}
