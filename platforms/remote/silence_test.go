@@ -62,6 +62,20 @@ func TestAMachineThatNobodyAskedIsNotSilent(t *testing.T) {
 	require.Less(t, h.silence(placed()), time.Minute)
 }
 
+func TestAMachineThatOwesAnAnswerIsNotGivenATrialByItsLastWord(t *testing.T) {
+	_, h := silentFor(t, 2*answerDue, `{"machineList":[{"host":"gpu1"}]}`)
+	h.looked = time.Now()
+	_, good := h.recall()
+	require.False(t, good)
+	h.told(agent.Facts{DiskFree: 7})
+	facts, good := h.recall()
+	require.True(t, good)
+	require.EqualValues(t, 7, facts.DiskFree)
+	h.looked = h.looked.Add(-2 * factsGood)
+	_, good = h.recall()
+	require.False(t, good)
+}
+
 func TestEachSectionsMachinesAreLostByItsOwnLimit(t *testing.T) {
 	sections := make([]section, 2)
 	for i, text := range []string{`{"machineList":[{"host":"gpu1"}],"hostLostAfter":600}`, `{"machineList":[{"host":"gpu2"}]}`} {

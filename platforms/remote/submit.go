@@ -23,8 +23,10 @@ const (
 	firstPatience = 5 * time.Second
 	// roomInterval is how soon it is worth asking again for a GPU.
 	roomInterval = time.Second
-	// factsGood is how long a machine's word about its disk and load is taken.
+	// factsGood is how long a machine's word about its disk and load is taken, and
+	// answerDue how long it may owe an answer before it is asked all the same.
 	factsGood = 5 * time.Second
+	answerDue = time.Second
 	// leastDisk is the free space, in bytes, below which a machine gets no trials.
 	leastDisk = 64 << 20
 )
@@ -280,10 +282,8 @@ func (h *host) fit(ctx context.Context, job platforms.Job, s section) (free int,
 
 // roomy tells whether a machine has no room on its disk.
 func (h *host) roomy(ctx context.Context, client *agent.Client) error {
-	h.mutex.Lock()
-	facts, old := h.facts, time.Since(h.looked) > factsGood
-	h.mutex.Unlock()
-	if old {
+	facts, good := h.recall()
+	if !good {
 		var err error
 		if facts, err = client.Facts(ctx); err != nil {
 			return err
@@ -294,6 +294,15 @@ func (h *host) roomy(ctx context.Context, client *agent.Client) error {
 		return platforms.Errorf(platforms.Exhausted, "submit", "only %d MiB are free on its disk: make room and it gets trials again", facts.DiskFree>>20)
 	}
 	return nil
+}
+
+// recall is what the machine said last, and whether that is good enough to give it
+// a trial, which would be tied to it.
+func (h *host) recall() (facts agent.Facts, good bool) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	owing := h.asked.After(h.heard) && time.Since(h.asked) > answerDue
+	return h.facts, !owing && time.Since(h.looked) <= factsGood
 }
 
 // turn differs from call to call, so that ties take turns.
