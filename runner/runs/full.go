@@ -30,6 +30,19 @@ func fullFault(verb string, err error) error {
 	return platforms.Errorf(platforms.Exhausted, verb, "the disk is full%s, make room there and it goes on: %w", where, cause)
 }
 
+// leastRoom is the free space, in bytes, without which no run is started: it would
+// lose what it cannot write, its first metrics for instance.
+const leastRoom = 1 << 20
+
+// requireRoom is an error where that is known to be missing on a directory's disk.
+func requireRoom(directory string) error {
+	var disk unix.Statfs_t
+	if unix.Statfs(directory, &disk) != nil || disk.Blocks == 0 || disk.Bavail*uint64(disk.Bsize) >= leastRoom {
+		return nil
+	}
+	return &fs.PathError{Op: "find room in", Path: directory, Err: syscall.ENOSPC}
+}
+
 func pathIn(err error) string {
 	var path *fs.PathError
 	var link *os.LinkError

@@ -12,6 +12,7 @@ import (
 
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/runner/rundir"
+	"github.com/perennial-ml/perennial/testsuite/machine"
 )
 
 func TestAFullDiskIsNamedInTheSameWordsAtEveryTry(t *testing.T) {
@@ -25,6 +26,13 @@ func TestAFullDiskIsNamedInTheSameWordsAtEveryTry(t *testing.T) {
 	require.Equal(t, err.Error(), try("tmp-2").Error())
 	require.ErrorContains(t, fault("submit", &os.LinkError{New: "/proc/x", Err: syscall.EDQUOT}), "/proc, make room there and it goes on: disk quota exceeded")
 	require.ErrorContains(t, fault("submit", syscall.ENOSPC), "the disk is full, make room")
+}
+
+func TestNothingIsStartedOnADiskWithHardlyAnyRoom(t *testing.T) {
+	require.NoError(t, requireRoom(machine.SmallDisk(t, "4m")))
+	err := fault("submit", requireRoom(machine.SmallDisk(t, "512k")))
+	require.Equal(t, platforms.Exhausted, platforms.CodeOf(err))
+	require.ErrorContains(t, err, "the disk is full at")
 }
 
 func TestARunnerThatDiedForWantOfRoomSaysThatTheDiskIsFull(t *testing.T) {

@@ -124,6 +124,9 @@ func (m *Machine) makeReady(ctx context.Context, run rundir.Run, job launching) 
 	if err := run.MakeDirectory(); err != nil {
 		return err
 	}
+	if err := requireRoom(run.Directory); err != nil {
+		return err
+	}
 	code, err := codeOf(ctx, run, job)
 	if err != nil {
 		return err
