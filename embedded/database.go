@@ -299,8 +299,8 @@ func SearchAttributes() map[string]enumspb.IndexedValueType {
 	return attributes
 }
 
-// aliases are the search attributes by their columns. Temporal would choose those
-// by chance, and did so in databases of earlier versions.
+// aliases are the search attributes by their columns, which Temporal would choose by
+// chance. A namespace that exists keeps the ones it has.
 func aliases() map[string]string {
 	attributes := map[string]string{}
 	for _, column := range columns {
