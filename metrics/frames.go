@@ -27,6 +27,10 @@ func (f *Frames) Feed(data []byte) []Record {
 	return f.records(false)
 }
 
+// Pending is how many of the bytes fed last may still become a metric. Fed to
+// another Frames they lose nothing.
+func (f *Frames) Pending() int { return len(f.pending) }
+
 // End returns what can still be read when nothing more will come, and forgets
 // the rest: the next Feed begins a new file.
 func (f *Frames) End() []Record {

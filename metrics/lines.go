@@ -26,9 +26,11 @@ var (
 // The zero value is ready. The records it returns have no Number and no Time;
 // intermediates of our own protocol are counted from step 0.
 type Lines struct {
+	// Step is that of the next intermediate of our own protocol.
+	Step int64
+
 	pending []byte // from the first mark of a line that has not ended, or the end of one that may become a mark
 	marked  bool   // pending begins with a mark
-	step    int64
 }
 
 // Feed takes the next bytes of the output, in pieces of any size, and returns the
@@ -52,6 +54,10 @@ func (l *Lines) Feed(data []byte) []Record {
 	l.pending = append(l.pending[:0], rest...)
 	return records
 }
+
+// Pending is how many of the bytes fed last may still become a metric. Fed once
+// more, to a Lines of the same Step, they lose nothing.
+func (l *Lines) Pending() int { return len(l.pending) }
 
 // End returns the metrics of a last line that has no newline.
 func (l *Lines) End() []Record {
@@ -116,8 +122,8 @@ func (l *Lines) own(line, mark []byte) *Record {
 	if string(mark) == trial.FinalPrefix {
 		return &Record{Kind: Final, Value: text(value)}
 	}
-	l.step++
-	return &Record{Kind: Periodical, Step: l.step - 1, Value: text(value)}
+	l.Step++
+	return &Record{Kind: Periodical, Step: l.Step - 1, Value: text(value)}
 }
 
 // nniMarking reads NNI's stdout marker, whose JSON stands between quotes without

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"errors"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,9 @@ const (
 	shortestLook = 5 * time.Millisecond // between two looks at a busy trial's files, beat at an idle one's
 	syncInterval = 5 * time.Second      // what a power cut may take of a trial that it kills anyway
 	readBytes    = 256 << 10
+	// catchUpPatience is how long the end of what a command left waits for the
+	// journal to have all that the command itself reported.
+	catchUpPatience = 2 * time.Second
 	// waitingBytes is how much is read ahead of a journal that a full disk
 	// stopped: so that a trial that only prints does not keep the disk full.
 	waitingBytes = 4 << 20
@@ -22,6 +26,7 @@ const (
 type parser interface {
 	Feed(data []byte) []metrics.Record
 	End() []metrics.Record
+	Pending() int
 }
 
 // source is one file that metrics come from.
@@ -34,6 +39,9 @@ type source struct {
 func newSource(path string, fresh func() parser) *source {
 	return &source{tail: tail{path: path}, parser: fresh(), fresh: fresh}
 }
+
+// unparsed is where that begins in the file which no parser has understood yet.
+func (s *source) unparsed() int64 { return s.tail.offset - int64(s.parser.Pending()) }
 
 // collector brings the trial's metrics into the journal and keeps its logs within
 // their limit, beside whoever watches over the processes: nothing that goes wrong
@@ -48,6 +56,7 @@ type collector struct {
 	waiting []metrics.Record // read, and not in the journal yet
 	synced  time.Time
 	dirty   bool
+	asked   chan chan<- caughtUp
 	ended   chan struct{} // closed when the trial writes no more
 	done    chan struct{} // closed when everything is in the journal
 	final   atomic.Bool   // a FINAL was read
@@ -64,7 +73,7 @@ func newCollector(run rundir.Run, spec rundir.Spec, log *log) (*collector, error
 		frames: newSource(frames, func() parser { return &metrics.Frames{} }),
 		stdout: newSource(run.Path(rundir.Stdout), func() parser { return &metrics.Lines{} }),
 		logs:   newLogFiles(run, spec, log),
-		ended:  make(chan struct{}), done: make(chan struct{}),
+		asked:  make(chan chan<- caughtUp), ended: make(chan struct{}), done: make(chan struct{}),
 	}, nil
 }
 
@@ -94,6 +103,11 @@ func (c *collector) collect() {
 func (c *collector) readAll() {
 	look := shortestLook
 	for {
+		select {
+		case answer := <-c.asked:
+			answer <- c.caughtUp()
+		default:
+		}
 		// Asked before reading: what was written before is read, unless too much
 		// waited for the journal.
 		ended := c.hasEnded() && len(c.waiting) == 0
@@ -130,7 +144,54 @@ func (c *collector) rest(look time.Duration) {
 	select {
 	case <-ended:
 	case <-timer.C:
+	case answer := <-c.asked:
+		answer <- c.caughtUp()
 	}
+}
+
+// caughtUp is an answer to catchUp.
+type caughtUp struct {
+	unread rundir.Unread
+	final  bool
+	err    error
+}
+
+var errBehind = errors.New("what it reported is not in the journal yet")
+
+// catchUp returns when what the trial wrote before is durable in the journal, and
+// where the rest begins. It gives up where that takes long.
+func (c *collector) catchUp() (unread rundir.Unread, final bool, err error) {
+	answer := make(chan caughtUp, 1)
+	timer := time.NewTimer(catchUpPatience)
+	defer timer.Stop()
+	select {
+	case c.asked <- answer:
+	case <-timer.C:
+		return unread, false, errBehind
+	}
+	select {
+	case now := <-answer:
+		return now.unread, now.final, now.err
+	case <-timer.C:
+		return unread, false, errBehind
+	}
+}
+
+func (c *collector) caughtUp() caughtUp {
+	for deadline := time.Now().Add(catchUpPatience); c.step() > 0; {
+		if time.Now().After(deadline) {
+			return caughtUp{err: errBehind}
+		}
+	}
+	if len(c.waiting) > 0 {
+		return caughtUp{err: errBehind}
+	}
+	err := c.journal.Sync()
+	c.dirty, c.synced = false, time.Now()
+	return caughtUp{final: c.final.Load(), err: err, unread: rundir.Unread{
+		Stdout: c.stdout.unparsed(), Frames: c.frames.unparsed(), Next: c.journal.Next(),
+		Step: c.stdout.parser.(*metrics.Lines).Step,
+	}}
 }
 
 // step moves on by one piece of each file, and returns the larger piece's size.

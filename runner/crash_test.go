@@ -3,6 +3,7 @@ package runner_test
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -104,4 +105,76 @@ func fill(t *testing.T, path string) {
 		_, err = file.Write(make([]byte, 4096))
 	}
 	require.ErrorIs(t, err, unix.ENOSPC)
+}
+
+// leftover is a command that reports, ends, and leaves a process behind that
+// reports after it and then lives on, with nothing left of its environment.
+const leftover = `env -i /bin/bash -c 'setsid /bin/bash -c "echo \$\$ > daemon; until [ -e go ]; do sleep 0.01; done; echo perennial: final 2; echo > reported; sleep 1000" < /dev/null &'
+until [ -s daemon ]; do sleep 0.01; done; echo 'perennial: intermediate 1'; exit `
+
+func TestKilledWhileItEndsWhatWasLeftTheCommandsOwnEndStands(t *testing.T) {
+	for _, code := range []int{0, 3} {
+		t.Run(strconv.Itoa(code), func(t *testing.T) {
+			a := newAttempt(t, leftover+strconv.Itoa(code))
+			a.begin(rundir.CrashVariable + "=runner.exit-noted-before-clean-up")
+			a.gone()
+			pid := a.waitFor("daemon")
+			require.True(t, living(pid))
+			require.Equal(t, []string{"PERIODICAL 0 1"}, a.metrics())
+			a.tell("go")
+			a.waitFor("reported")
+
+			seen := a.reconciled()
+			require.Equal(t, trial.Exit{Code: code}, seen.Exit.Exit)
+			requireDead(t, pid)
+			require.Equal(t, []string{"PERIODICAL 0 1", "FINAL 0 2"}, a.metrics(), "what the leftover reported is kept, once")
+			exit, err := a.ReadExit()
+			require.NoError(t, err)
+			require.Equal(t, seen.Exit, exit)
+			a.reconciled()
+			require.Len(t, a.metrics(), 2)
+		})
+	}
+}
+
+// reconciled waits until nothing is left of a run whose runner is dead.
+func (a *attempt) reconciled() (seen rundir.Observation) {
+	require.Eventually(a.t, func() bool {
+		var err error
+		seen, err = a.Reconcile(a.spec.Key)
+		require.NoError(a.t, err)
+		return seen.Over() && !seen.Ending()
+	}, patience, 10*time.Millisecond)
+	left, err := a.Processes(a.spec.Key)
+	require.NoError(a.t, err)
+	require.Empty(a.t, left)
+	return seen
+}
+
+func TestALeftoverThatAlreadyReportedIsNotReadTwice(t *testing.T) {
+	a := newAttempt(t, leftover+"0")
+	a.begin()
+	require.Eventually(t, func() bool {
+		exit, err := a.ReadExit()
+		return err == nil && exit != nil
+	}, patience, time.Millisecond, "the end is durable before the clean-up is over")
+	a.tell("go")
+	require.Eventually(t, func() bool { return len(a.records()) == 2 }, patience, time.Millisecond)
+	require.NoError(t, a.runner.Process.Kill())
+	a.gone()
+	require.Zero(t, a.reconciled().Exit.Exit.Code)
+	require.Equal(t, []string{"PERIODICAL 0 1", "FINAL 0 2"}, a.metrics())
+}
+
+// A process that shed its environment, its session and its parents before anybody
+// could write it down.
+func TestKilledAtOnceNothingIsLeftThatShedAllElse(t *testing.T) {
+	a := newAttempt(t, `for i in 1 2 3 4 5 6; do env -i setsid /bin/bash -c 'echo $$ > d'$i'; exec sleep 1000' & done
+for i in 1 2 3 4 5 6; do until [ -s d$i ]; do sleep 0.01; done; done; kill -KILL $PPID`).begin()
+	a.gone()
+	_, err := a.Reconcile(a.spec.Key)
+	require.NoError(t, err)
+	for i := range 6 {
+		requireDead(t, a.waitFor("d"+strconv.Itoa(i+1)))
+	}
 }

@@ -111,6 +111,7 @@ type attempt struct {
 	termed   time.Time     // when this process was told to end, zero if it was not
 	killFrom time.Time     // from when on everything is killed, zero while all is well
 	contact  contact
+	noted    bool       // the end of a command that left processes was written down
 	kept     time.Time  // when the claim was last touched
 	grant    *gpu.Grant // nil where it asked for no GPU
 }
@@ -153,7 +154,7 @@ func (a *attempt) live() error {
 
 // settle watches over the started command to its end and tells how it was.
 func (a *attempt) settle(collector *collector) {
-	a.watch()
+	a.watch(collector)
 	a.grant.Release()
 	exit := a.exit(collector.finish())
 	if exit.Exit.Code != 0 {

@@ -39,6 +39,7 @@ type child struct {
 	started time.Time // zero: the gate was never opened
 	ended   time.Time // zero: it lives
 	status  unix.WaitStatus
+	said    *string // see text
 }
 
 // start starts the command. Its process waits at a gate until the process record,
@@ -181,11 +182,15 @@ func withPathPrefix(variables []string, prefix string) []string {
 // text returns what the command's process said when it could not become the
 // command, empty where it could.
 func (c *child) text() string {
-	text, err := io.ReadAll(c.fault)
-	if err != nil {
-		return err.Error()
+	if c.said == nil {
+		content, err := io.ReadAll(c.fault)
+		text := string(content)
+		if err != nil {
+			text = err.Error()
+		}
+		c.said = &text
 	}
-	return string(text)
+	return *c.said
 }
 
 // Exec is the last thing this program does in the command's own process: it waits
@@ -221,6 +226,7 @@ func become(directory string) error {
 		return fmt.Errorf("enter the code directory: %w", err)
 	}
 	raiseOOMScore()
+	_ = rundir.Mark(spec.Key) // doctor says where it cannot be had
 	if err := restore(spec.EnvironmentFile); err != nil {
 		return err
 	}

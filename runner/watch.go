@@ -15,9 +15,6 @@ const (
 	killInterval = 10 * time.Millisecond // between two rounds of killing
 	// keepInterval is far below the ten days after which the strictest tidy up.
 	keepInterval = 12 * time.Hour
-	// leftoverGrace is what processes get that the command left behind: enough
-	// for the tee of a process substitution to write its last line.
-	leftoverGrace = time.Second
 	// outsideWindow is how near to the runner's own TERM an end counts as part of
 	// the same shutdown.
 	outsideWindow = 10 * time.Second
@@ -28,8 +25,9 @@ const (
 
 // watch returns when the command has ended and no process of the attempt is left.
 // That the kernel knows no child of ours any more proves it: orphans come to us.
-func (a *attempt) watch() {
+func (a *attempt) watch(collector *collector) {
 	for !a.reap() {
+		a.noteEnd(collector)
 		a.heed()
 		if !a.killFrom.IsZero() && !time.Now().Before(a.killFrom) {
 			a.killAll()
@@ -38,6 +36,25 @@ func (a *attempt) watch() {
 		a.keepClaim()
 		a.pause()
 	}
+}
+
+// noteEnd writes down, once, how the command ended that left processes behind: it
+// takes a while to end those, and the command's own end must survive this process.
+func (a *attempt) noteEnd(collector *collector) {
+	if a.child.ended.IsZero() || a.noted {
+		return
+	}
+	a.noted = true
+	unread, final, err := collector.catchUp()
+	if err == nil {
+		exit := a.exit(final)
+		exit.Unread = &unread
+		err = a.run.NoteExit(exit)
+	}
+	if err != nil {
+		a.log.say("cannot note the end of the command before what it left has ended: %v", err)
+	}
+	rundir.CrashPoint("runner.exit-noted-before-clean-up")
 }
 
 // keepClaim touches the claim now and then. It goes by the clock on the wall, which
@@ -76,7 +93,7 @@ func (a *attempt) heed() {
 		return
 	}
 	if !a.child.ended.IsZero() {
-		a.killFrom = time.Now().Add(leftoverGrace)
+		a.killFrom = time.Now().Add(rundir.LeftoverGrace)
 		return
 	}
 	a.intent = a.wanted()

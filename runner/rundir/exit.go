@@ -13,8 +13,9 @@ import (
 	"github.com/perennial-ml/perennial/trial"
 )
 
-// ExitRecord says how the attempt ended. It is the last thing the runner writes,
-// after the journal is durable and no process of the attempt is left.
+// ExitRecord says how the attempt ended. The runner writes it when the journal
+// holds what the command reported, and once more, whole, when no process of the
+// attempt is left: that is the last thing it does.
 type ExitRecord struct {
 	Format  int        `json:"format"`
 	Exit    trial.Exit `json:"exit"`
@@ -23,6 +24,18 @@ type ExitRecord struct {
 	// Intent is the one that the runner acted on. It is nil where the command ended
 	// by itself, even if an intent was noted since: the end stands.
 	Intent *trial.Intent `json:"intent,omitempty"`
+	// Unread is set while processes that the command left may still live and
+	// report, see Reconcile.
+	Unread *Unread `json:"unread,omitempty"`
+}
+
+// Unread is where what a command's leftovers report begins: all before it is in
+// the journal.
+type Unread struct {
+	Stdout int64 `json:"stdout"` // byte of Stdout
+	Frames int64 `json:"frames"` // byte of MetricsFile
+	Step   int64 `json:"step"`   // metrics.Lines.Step
+	Next   int64 `json:"next"`   // the number of the journal's next record
 }
 
 // reserved is what Reserve takes, in bytes: many times an exit record.
@@ -41,6 +54,13 @@ func (r Run) Reserve() error {
 		return nil
 	}
 	return &os.PathError{Op: "fallocate", Path: file.Name(), Err: err}
+}
+
+// NoteExit writes an exit record that WriteExit will replace: durably, and not into
+// what was reserved, which is the last one's.
+func (r Run) NoteExit(exit ExitRecord) error {
+	exit.Format = Format
+	return writeJSON(r.Path(ExitFile), exit)
 }
 
 // WriteExit writes the exit record durably, into what was reserved where that is

@@ -2,11 +2,12 @@ package rundir
 
 import "os"
 
-// Family returns the living processes of a run, whoever's they are, as far as the
-// record tells: the descendants of the runner and of all recorded processes, and
-// whoever is in the command's session. None where the record's pids mean nothing
-// here. Where /proc hides other users' processes (hidepid) so does Family.
-func (p Process) Family() ([]Identity, error) {
+// family returns the living processes of a run, whoever's they are, as far as the
+// record tells: the descendants of the runner and of all recorded processes, whoever
+// is in the command's session and, where the runner is dead, whoever carries the
+// run's mark. None where the record's pids mean nothing here. Where /proc hides
+// other users' processes (hidepid) so does family.
+func (p Process) family(mark uint64) ([]Identity, error) {
 	here, err := p.here()
 	if err != nil || !here {
 		return nil, err
@@ -16,8 +17,11 @@ func (p Process) Family() ([]Identity, error) {
 		return nil, err
 	}
 	search := search{table: table, recorded: p, found: map[int]bool{}}
+	if !search.runnerLives() { // else they all are below it
+		search.mark = mark
+	}
 	for pid, status := range table {
-		if search.isRecorded(status) || search.inSession(status) {
+		if search.isRecorded(status) || search.inSession(status) || search.isMarked(status) {
 			search.found[pid] = true
 		}
 	}

@@ -51,7 +51,7 @@ func LeaseCounts(lease gpu.Lease) bool {
 	if lease.UID == os.Geteuid() && leftovers(lease) || lease.UID != os.Geteuid() && hidden() {
 		return true
 	}
-	family, err := runner.Family()
+	family, err := runner.family(markOf(leaseKey(lease)))
 	return err != nil || len(family) > 0
 }
 
@@ -82,7 +82,7 @@ func runnerOf(lease gpu.Lease) Process {
 // LeaseFamily returns the pids of a lease's trial, none where they mean nothing
 // here.
 func LeaseFamily(lease gpu.Lease) ([]int, error) {
-	family, err := runnerOf(lease).Family()
+	family, err := runnerOf(lease).family(markOf(leaseKey(lease)))
 	var pids []int
 	for _, member := range family {
 		pids = append(pids, member.PID)

@@ -19,6 +19,9 @@ func (o Observation) Begun() bool { return o.Process != nil || o.Exit != nil }
 // of its runner, or because an intent came before anybody started it.
 func (o Observation) Over() bool { return !o.Held && (o.Begun() || o.Intent != nil) }
 
+// Ending tells whether the command has ended and what it left is still to be ended.
+func (o Observation) Ending() bool { return o.Exit != nil && (o.Held || o.Exit.Unread != nil) }
+
 // Observe looks at the run. Intent and Process are read before the claim, Exit
 // after it: so a free claim beside a Process means that its runner is gone, and
 // beside an Intent without a Process that nobody will start it any more, since

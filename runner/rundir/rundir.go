@@ -3,11 +3,13 @@
 // look at it from outside. Local disks and SSH hosts share this one protocol.
 //
 // The order of events is the protocol. The submitter writes Spec, takes the claim
-// and hands it to the runner; the runner writes Process, starts the command, and
-// writes ExitRecord last. So, read in the order claim, exit record, process:
+// and hands it to the runner; the runner writes Process, starts the command, writes
+// ExitRecord when that ended, ends what it left, and writes ExitRecord again, whole.
+// So, read in the order claim, exit record, process:
 //
 //	claim held                           it lives: adopt it
 //	claim free, exit record              it ended, and this is how
+//	claim free, ExitRecord.Unread        it ended; what it left is ended by Reconcile
 //	claim free, process, no exit record  lost: it never runs again
 //	claim free, no process               half-made: the next Submit finishes it
 //

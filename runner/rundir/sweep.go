@@ -21,11 +21,10 @@ const sweepInterval = 10 * time.Millisecond
 
 // Sweep kills, with SIGKILL, every process that the attempt left on this machine,
 // and returns when none is left; zombies count as dead. Found are processes of our
-// user that carry the attempt's tag (trial.VarRun) in their environment, that are
-// in the recorded session or tree, or below the recorded runner, and all descendants
-// of those. The caller, the
-// recorded runner and their ancestors are spared. A pid is used only together with
-// its start time. The error names what is still alive when ctx ends.
+// user that carry the attempt's tag (trial.VarRun) in their environment or its Mark,
+// that are in the recorded session or tree, or below the recorded runner, and all
+// descendants of those. The caller, the recorded runner and their ancestors are
+// spared. A pid is used only together with its start time. The error names what is still alive when ctx ends.
 func (r Run) Sweep(ctx context.Context, key trial.Key) error {
 	var left []Identity
 	for {
@@ -67,7 +66,7 @@ func (r Run) Processes(key trial.Key) ([]Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	search := search{table: table, tag: []byte(trial.VarRun + "=" + key.String()), found: map[int]bool{}}
+	search := search{table: table, tag: []byte(trial.VarRun + "=" + key.String()), mark: markOf(key), found: map[int]bool{}}
 	if recorded != nil && recorded.visible() {
 		search.recorded = *recorded
 	}
@@ -89,6 +88,7 @@ func Descendants(pid int) ([]Identity, error) {
 type search struct {
 	table    map[int]status
 	tag      []byte
+	mark     uint64  // zero: none is looked for
 	recorded Process // zero where its pids mean nothing here
 	found    map[int]bool
 }
@@ -141,12 +141,14 @@ func (s *search) belongs(process status) bool {
 	if run != nil {
 		return len(s.tag) > 0 && bytes.Equal(run, s.tag)
 	}
-	return s.inSession(process)
+	return s.inSession(process) || s.isMarked(process)
 }
 
 func (s *search) isRecorded(process status) bool {
 	return slices.Contains(s.recorded.Tree, process.Identity) || process.Identity == s.recorded.Child
 }
+
+func (s *search) isMarked(process status) bool { return s.mark != 0 && markedWith(process.PID, s.mark) }
 
 // inSession tells whether a process is in the command's session. The kernel keeps
 // the number of a session from reuse while it has members, so it is another

@@ -64,7 +64,7 @@ func (m *Machine) endEarlier(ctx context.Context, key trial.Key) error {
 
 func endAttempt(ctx context.Context, run rundir.Run, key trial.Key) error {
 	for {
-		seen, err := run.Observe()
+		seen, err := run.Reconcile(key)
 		if err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ const enoughDisk = 1 << 30
 // Probe returns a reason for every thing that is not as it should be.
 func (m *Machine) Probe() []trial.Reason {
 	var reasons []trial.Reason
-	for _, probe := range []func() trial.Reason{m.probeRunner, m.probeState, m.probeDisk, m.probeLogout} {
+	for _, probe := range []func() trial.Reason{m.probeRunner, m.probeState, m.probeDisk, m.probeLogout, m.probeMark} {
 		if reason := probe(); !reason.Zero() {
 			reasons = append(reasons, reason)
 		}
@@ -65,4 +65,13 @@ func (m *Machine) probeLogout() trial.Reason {
 		return trial.Reason{}
 	}
 	return trial.Reason{Code: "logout-kills", Text: "a logout may kill trials: run loginctl enable-linger once"}
+}
+
+// probeMark warns where a trial's processes can shed every trace of it.
+func (m *Machine) probeMark() trial.Reason {
+	err := rundir.CanMark()
+	if err == nil {
+		return trial.Reason{}
+	}
+	return trial.Reason{Code: "unmarked", Text: fmt.Sprintf("processes that wipe their environment and leave their session can outlive a killed runner: %v", err)}
 }

@@ -34,10 +34,10 @@ func (m *Machine) Report(ref Ref) platforms.Report {
 	return report
 }
 
-// observe is run.Observe, and an error where nothing can be seen since the run's
+// observe is run.Reconcile, and an error where nothing can be seen since the run's
 // directory is away.
 func (m *Machine) observe(run rundir.Run, key trial.Key) (rundir.Observation, error) {
-	seen, err := run.Observe()
+	seen, err := run.Reconcile(key)
 	if err == nil && !seen.Held && !seen.Over() {
 		err = m.index.away(key)
 	}
@@ -53,6 +53,9 @@ func describe(report *platforms.Report, seen rundir.Observation) {
 	switch {
 	case seen.Held && report.Started.IsZero():
 		report.Phase, report.Reason = platforms.Waiting, trial.Reason{Code: "starting", Text: "its runner is starting"}
+	case seen.Ending():
+		report.Phase, report.Reason = platforms.Running, trial.Reason{Code: "ending",
+			Text: "its command has ended, and what it left running is being ended"}
 	case seen.Held:
 		report.Phase = platforms.Running
 	case seen.Exit != nil:
