@@ -37,7 +37,10 @@ func (r *reader) searchSpace(top *values, tuner Algorithm) json.RawMessage {
 	if found == nil {
 		return nil
 	}
-	err := CheckSpace(found.raw, tuner)
+	warnings, err := CheckSpace(found.raw, tuner)
+	for _, f := range warnings {
+		r.warnings = append(r.warnings, found.place(f))
+	}
 	if err == nil && slices.Contains(r.build.Tuners, tuner.Name) && r.build.CheckTuner != nil {
 		err = r.build.CheckTuner(tuner.Name, tuner.Arguments, found.raw)
 	}
@@ -48,18 +51,20 @@ func (r *reader) searchSpace(top *values, tuner Algorithm) json.RawMessage {
 }
 
 // CheckSpace holds a space to NNI's rules. A class or a program of the user's own
-// may have rules of its own.
-func CheckSpace(raw json.RawMessage, tuner Algorithm) error {
+// may have rules of its own. The error, if any, is searchspace.Faults.
+func CheckSpace(raw json.RawMessage, tuner Algorithm) (warnings searchspace.Faults, err error) {
 	if tuner.ClassName != "" || tuner.Command != "" {
-		return nil
+		return nil, nil
 	}
-	var err error
 	if tuner.Name == "Batch" {
 		_, err = searchspace.Elements(raw)
-	} else {
-		_, err = searchspace.Parse(raw)
+		return nil, err
 	}
-	return err
+	space, err := searchspace.Parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	return space.Warnings, nil
 }
 
 func (r *reader) spaceFaults(found *space, top *values, err error) {
@@ -73,12 +78,18 @@ func (r *reader) spaceFaults(found *space, top *values, err error) {
 		return
 	}
 	for _, f := range faults {
-		placed := found.fault(f.Path)
-		placed.Message, placed.Hint = f.Message, "want "+f.Want
+		placed := found.place(f)
 		if !slices.ContainsFunc(r.faults, placed.samePlace) {
 			r.faults = append(r.faults, placed)
 		}
 	}
+}
+
+// place is a fault of the space as one of the file it stands in.
+func (s *space) place(f searchspace.Fault) Fault {
+	placed := s.fault(f.Path)
+	placed.Message, placed.Hint = f.Message, "want "+f.Want
+	return placed
 }
 
 func (r *reader) findSpace(top *values) *space {

@@ -23,6 +23,12 @@ func (d *Dimension) Value(coordinate float64) float64 {
 	return finite(x)
 }
 
+// fix makes a range of one value the choice of that value.
+func (d *Dimension) fix(value float64) {
+	*d = Dimension{Name: d.Name, parent: d.parent, branch: d.branch, ranged: !d.Kind.quantised(),
+		Kind: Choice, Size: 1, elements: []json.RawMessage{json.RawMessage(FormatFloat(value))}}
+}
+
 // Text is what a coordinate means to the trial, as JSON: an element of a choice
 // byte for byte as in the file, integers for randint, else a number as Python
 // spells a float. A nested choice's element is given whole.

@@ -16,7 +16,7 @@ func Parse(raw json.RawMessage) (*Space, error) {
 	space := &Space{}
 	members := p.root(raw)
 	space.roots = p.level("", members, Dimension{parent: topLevel})
-	space.Dimensions = p.dimensions
+	space.Dimensions, space.Warnings = p.dimensions, p.warnings
 	if len(p.faults) > 0 {
 		return nil, p.faults
 	}
@@ -24,8 +24,8 @@ func Parse(raw json.RawMessage) (*Space, error) {
 }
 
 // Elements reads the search space of a Batch tuner: one choice, each element of
-// which is a whole parameter object, given as in the file. The error, if any, is
-// Faults.
+// which is all that one trial gets, given as in the file. It should be an object;
+// like NNI's tuner, Elements does not insist. The error, if any, is Faults.
 func Elements(raw json.RawMessage) ([]json.RawMessage, error) {
 	p := parser{}
 	var elements []json.RawMessage
@@ -52,7 +52,10 @@ func (p *parser) batch(path string, raw json.RawMessage) []json.RawMessage {
 		return nil
 	}
 	for i, element := range elements {
-		p.members(below(below(path, "_value"), i), element, "an object with the parameters of one trial")
+		if !bytes.HasPrefix(element, []byte("{")) {
+			continue
+		}
+		p.members(below(below(path, "_value"), i), element, "")
 	}
 	return elements
 }
@@ -61,10 +64,17 @@ func (p *parser) batch(path string, raw json.RawMessage) []json.RawMessage {
 type parser struct {
 	dimensions []Dimension
 	faults     Faults
+	warnings   Faults
 }
 
 func (p *parser) fault(path, message, want string) {
 	p.faults = append(p.faults, Fault{path, message, want})
+}
+
+// warn takes note of a range that has one value. NNI logs an error for it and goes
+// on, and people fix a parameter so.
+func (p *parser) warn(path, message, want string) {
+	p.warnings = append(p.warnings, Fault{path, message, want + "; for a fixed value write a choice with one element"})
 }
 
 // member is one key of a JSON object.
@@ -326,9 +336,8 @@ func (p *parser) uniform(path string, values []json.RawMessage, d Dimension) boo
 	if !ok {
 		return false
 	}
-	if x[0] >= x[1] {
-		p.fault(path, fmt.Sprintf("has low %s and high %s", values[0], values[1]),
-			"low < high; for a fixed value write a choice with one element")
+	if x[0] > x[1] {
+		p.fault(path, fmt.Sprintf("has low %s and high %s", values[0], values[1]), "low < high")
 	} else if math.IsInf(x[1]-x[0], 0) {
 		p.fault(path, "is too wide for floating point", "high - low below 1.7e308")
 	}
@@ -339,11 +348,15 @@ func (p *parser) uniform(path string, values []json.RawMessage, d Dimension) boo
 	if d.Kind.logarithmic() {
 		d.Low, d.High = math.Log(x[0]), math.Log(x[1])
 	}
-	if len(p.faults) == before && d.Low >= d.High {
-		p.fault(path, fmt.Sprintf("has low %s and high %s, which have the same logarithm", values[0], values[1]),
-			"bounds further apart; for a fixed value write a choice with one element")
-	}
 	p.quantum(path, values, &d)
+	if len(p.faults) == before && d.Low == d.High {
+		value := x[0]
+		if d.Kind.quantised() {
+			value = d.Value(d.Low)
+		}
+		d.fix(value)
+		p.warn(path, fmt.Sprintf("has low %s and high %s, so it is always %s", values[0], values[1], d.elements[0]), "low < high")
+	}
 	p.dimensions = append(p.dimensions, d)
 	return len(p.faults) == before
 }
@@ -358,11 +371,15 @@ func (p *parser) normal(path string, values []json.RawMessage, d Dimension) bool
 	if !ok {
 		return false
 	}
-	if x[1] <= 0 {
+	if x[1] < 0 {
 		p.fault(below(path, 1), "is "+string(values[1]), "a deviation > 0")
 	}
 	d.Mean, d.Deviation = x[0], x[1]
 	p.quantum(path, values, &d)
+	if len(p.faults) == before && d.Deviation == 0 {
+		d.fix(d.Value(d.Mean))
+		p.warn(below(path, 1), fmt.Sprintf("is %s, so it is always %s", values[1], d.elements[0]), "a deviation > 0")
+	}
 	p.dimensions = append(p.dimensions, d)
 	return len(p.faults) == before
 }

@@ -3,6 +3,7 @@ package searchspace
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -22,7 +23,7 @@ func TestEveryFaultIsReportedWithItsPlaceAndWhatWouldBeRight(t *testing.T) {
 		"c": {"_type": "uniform", "_value": [1, 0]},
 		"d": {"_type": "quniform", "_value": [0, 1]},
 		"e": {"_type": "loguniform", "_value": [0, 1]},
-		"f": {"_type": "normal", "_value": [0, 0]},
+		"f": {"_type": "normal", "_value": [0, -1]},
 		"g": {"_type": "randint", "_value": [3, 3]},
 		"h": {"_type": "choice", "_value": []},
 		"i": {"_type": "layer_choice", "_value": ["x"]},
@@ -31,19 +32,17 @@ func TestEveryFaultIsReportedWithItsPlaceAndWhatWouldBeRight(t *testing.T) {
 		"l": 5,
 		"m": {"_type": "uniform", "_value": ["low", true]},
 		"n": {"_type": "choice"},
-		"c": {"_type": "uniform", "_value": [0, 1]},
-		"o": {"_type": "loguniform", "_value": [1e10, 10000000000.000002]},
-		"p": {"_type": "qloguniform", "_value": [1e10, 10000000000.000002, 1e-6]}
+		"c": {"_type": "uniform", "_value": [0, 1]}
 	}`))
 	var faults Faults
 	require.True(t, errors.As(err, &faults))
 	require.Equal(t, []string{
 		`search space /c is there twice: want each key once`,
 		`search space /a~1b/_type is "unifrom", which is no type: want uniform, or another of choice, randint, uniform, quniform, loguniform, qloguniform, normal, qnormal, lognormal, qlognormal`,
-		`search space /c/_value has low 1 and high 0: want low < high; for a fixed value write a choice with one element`,
+		`search space /c/_value has low 1 and high 0: want low < high`,
 		`search space /d/_value has 2 elements: want 3 numbers, [low, high, q]`,
 		`search space /e/_value/0 is 0: want low > 0, for it has a logarithm`,
-		`search space /f/_value/1 is 0: want a deviation > 0`,
+		`search space /f/_value/1 is -1: want a deviation > 0`,
 		`search space /g/_value has no integer in [3, 3): want low < high; high itself is never drawn`,
 		`search space /h/_value is empty: want at least one element`,
 		`search space /i/_type is "layer_choice", which is for neural architecture search: want a hyperparameter's type: architecture search is not supported (one of choice, randint, uniform, quniform, loguniform, qloguniform, normal, qnormal, lognormal, qlognormal)`,
@@ -53,8 +52,6 @@ func TestEveryFaultIsReportedWithItsPlaceAndWhatWouldBeRight(t *testing.T) {
 		`search space /m/_value/0 is "low", not a finite number: want numbers, [low, high]`,
 		`search space /m/_value/1 is true, not a finite number: want numbers, [low, high]`,
 		`search space /n has no "_value": want a list such as [0, 1]`,
-		`search space /o/_value has low 1e10 and high 10000000000.000002, which have the same logarithm: want bounds further apart; for a fixed value write a choice with one element`,
-		`search space /p/_value has low 1e10 and high 10000000000.000002, which have the same logarithm: want bounds further apart; for a fixed value write a choice with one element`,
 	}, strings.Split(err.Error(), "\n"))
 }
 
@@ -96,12 +93,45 @@ func TestABatchSpaceIsOneChoiceOfWholeParameterObjects(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []json.RawMessage{[]byte(`{"a": 1.0}`), []byte(`{"_name": "b", "k": 2}`)}, elements)
 
-	_, err = Elements(json.RawMessage(`{"a": {"_type": "uniform", "_value": [0, 1]}, "b": {"_type": "choice", "_value": [1]}}`))
+	_, err = Elements(json.RawMessage(`{"a": {"_type": "uniform", "_value": [0, 1]}, "b": {"_type": "choice", "_value": [{"k": 1, "k": 2}]}}`))
 	require.EqualError(t, err, strings.Join([]string{
 		`search space has 2 keys: want one key of type choice for the Batch tuner`,
 		`search space /a/_type is "uniform": want choice for the Batch tuner`,
-		`search space /b/_value/0 is 1: want an object with the parameters of one trial`,
+		`search space /b/_value/0/k is there twice: want each key once`,
 	}, "\n"))
+}
+
+func TestABatchSpaceMayListPlainValuesAsNNIs(t *testing.T) {
+	elements, err := Elements(json.RawMessage(`{"size": {"_type": "choice", "_value": [16, "a", 64.0, [1], {"b": 1}]}}`))
+	require.NoError(t, err)
+	require.Equal(t, "[16 \"a\" 64.0 [1] {\"b\": 1}]", fmt.Sprintf("%s", elements))
+}
+
+func TestARangeOfOneValueIsThatValueWithAWarning(t *testing.T) {
+	for value, space := range map[string]string{
+		`2.0`:           `{"_type": "uniform", "_value": [2, 2]}`,
+		`0.1`:           `{"_type": "loguniform", "_value": [0.1, 1e-1]}`,
+		`5.0`:           `{"_type": "quniform", "_value": [5, 5, 2]}`,
+		`7.0`:           `{"_type": "qloguniform", "_value": [7, 7, 7]}`,
+		`3.0`:           `{"_type": "normal", "_value": [3, 0]}`,
+		`1.0`:           `{"_type": "lognormal", "_value": [0, 0]}`,
+		`4.0`:           `{"_type": "qnormal", "_value": [3.5, 0, 2]}`,
+		`10000000000.0`: `{"_type": "loguniform", "_value": [1e10, 10000000000.000002]}`,
+	} {
+		space := parse(t, `{"x": `+space+`}`)
+		require.Len(t, space.Warnings, 1)
+		require.Contains(t, space.Warnings[0].Message, "so it is always "+value)
+		set := `{"x":` + value + `}`
+		require.Equal(t, []string{set, "end"}, walk(space, 9))
+		require.Equal(t, set, string(space.Parameters(space.Draw(NewStream(1, 1)))))
+		_, found := space.Locate(json.RawMessage(set))
+		require.True(t, found)
+	}
+}
+
+func TestOnlyAContinuousRangeOfOneValueIsDrawnAgainAndAgainAsWithNNI(t *testing.T) {
+	require.True(t, parse(t, `{"x": {"_type": "uniform", "_value": [2, 2]}}`).NeverRepeats())
+	require.False(t, parse(t, `{"x": {"_type": "quniform", "_value": [2, 2, 1]}}`).NeverRepeats())
 }
 
 func TestTheNearestWordIsOneThatATypoCouldHaveMeant(t *testing.T) {

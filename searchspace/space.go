@@ -43,12 +43,14 @@ func (k Kind) normal() bool      { return strings.HasSuffix(string(k), "normal")
 // order, those inside a nested choice right after it. It never changes.
 type Space struct {
 	Dimensions []Dimension
-	roots      []int // indices of the dimensions at the top level
+	Warnings   Faults // what is accepted, but may not mean what its author thinks
+	roots      []int  // indices of the dimensions at the top level
 }
 
 // Dimension is one parameter of a space. Its coordinates are indices from 0 for
 // choice and randint, logarithms for the log kinds, else the values themselves,
-// before any rounding.
+// before any rounding. A range of one value, such as uniform [2, 2], is a choice
+// with one element.
 type Dimension struct {
 	Name            string
 	Kind            Kind
@@ -63,6 +65,7 @@ type Dimension struct {
 	branches []branch          // nested choice: one for each element
 	parent   int               // index of the choice it is nested in, or topLevel
 	branch   int               // the element of that choice it lies in
+	ranged   bool              // was written as a range of one value, of a kind that is not quantised
 }
 
 const topLevel = -1
@@ -94,8 +97,8 @@ func (s *Space) Active(i int, point Point) bool {
 // some parameter at the top level is continuous and not quantised.
 func (s *Space) NeverRepeats() bool {
 	for _, root := range s.roots {
-		kind := s.Dimensions[root].Kind
-		if !kind.categorical() && !kind.quantised() {
+		d := &s.Dimensions[root]
+		if d.ranged || !d.Kind.categorical() && !d.Kind.quantised() {
 			return true
 		}
 	}

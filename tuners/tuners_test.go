@@ -94,6 +94,29 @@ func TestBatchHandsOutItsListInOrderByteForByte(t *testing.T) {
 	require.Equal(t, []string{`{"a":7}`, `{"a":1e3}`, "end"}, e.run(9))
 }
 
+func TestBatchHandsOutPlainValuesAsNNIs(t *testing.T) {
+	e := begin(t, "Batch", `{"size": {"_type": "choice", "_value": [16, "a", 64.0]}}`)
+	require.Equal(t, []string{`16`, `"a"`, `64.0`, "end"}, e.run(9))
+}
+
+func TestEveryTunerTakesRangesOfOneValue(t *testing.T) {
+	const space = `{"a": {"_type": "uniform", "_value": [2, 2]}, "b": {"_type": "loguniform", "_value": [1, 1]},
+		"c": {"_type": "qnormal", "_value": [3, 0, 1]}, "d": {"_type": "uniform", "_value": [0, 1]}}`
+	for _, name := range tuners.Names() {
+		if name == "Batch" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			p := play(t, name, "", space)
+			for range 30 {
+				a := p.ask()
+				require.Contains(t, string(a.raw), `"a":2.0,"b":1.0,"c":3.0,"d":`)
+				p.succeed(a, 0.5)
+			}
+		})
+	}
+}
+
 func TestRandomTakesTheGridsNextSetInPlaceOfARepeat(t *testing.T) {
 	space := `{"r": {"_type": "randint", "_value": [0, 40]}}`
 	sets := begin(t, "random", space).run(99)

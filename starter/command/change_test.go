@@ -130,6 +130,16 @@ func TestASearchSpaceThatTheTunerCannotSearchChangesNothing(t *testing.T) {
 	require.Empty(t, s.sent)
 }
 
+func TestARangeOfOneValueIsANewSearchSpaceWithAWarning(t *testing.T) {
+	s := newStage(t)
+	s.accepted(anID)
+	space := filepath.Join(t.TempDir(), "space.json")
+	require.NoError(t, os.WriteFile(space, []byte(`{"x": {"_type": "uniform", "_value": [1, 1]}}`), 0o600))
+	require.Equal(t, ExitDone, s.run("update", "search-space", space), s.err.String())
+	require.Contains(t, s.err.String(), "warning: search space /x/_value has low 1 and high 1, so it is always 1.0")
+	require.Len(t, s.sent, 1)
+}
+
 func TestATunerOfOnesOwnMayHaveASearchSpaceOfItsOwn(t *testing.T) {
 	s := newStage(t)
 	space := filepath.Join(t.TempDir(), "space.json")

@@ -132,8 +132,12 @@ func (w World) checkSpace(ctx context.Context, name string, space json.RawMessag
 		if err := json.Unmarshal(e.Config, &config); err != nil {
 			return err
 		}
-		if err := experiment.CheckSpace(space, config.Tuner); err != nil {
+		warnings, err := experiment.CheckSpace(space, config.Tuner)
+		if err != nil {
 			return badInput("nothing was changed", "the search space: %w", err)
+		}
+		for _, warning := range warnings {
+			fmt.Fprintf(w.Err, "warning: %s\n", warning)
 		}
 		if w.Build.CheckTuner == nil || !slices.Contains(w.Build.Tuners, config.Tuner.Name) {
 			return nil // it is none of ours, and may have rules of its own
