@@ -3,9 +3,10 @@
 // it into an archive that is the same bytes every time, and unpacks that
 // archive so that a folder is either whole or not there at all.
 //
-// What belongs to a tree: regular files, folders and links whose targets stay
-// inside; never anything called .git, and neither sockets, pipes nor devices.
-// Ignore files (.nniignore, .perennialignore) follow git's rules; see Scan.
+// What belongs to a tree: regular files, folders and links; never anything called
+// .git, and neither sockets, pipes nor devices. A link whose target stays inside is
+// kept as one; in the place of any other stands what it points to. Ignore files
+// follow NNI's rules (.nniignore) and git's (.perennialignore); see Scan.
 //
 // The runner unpacks and copies with it on hosts far away, so it needs nothing but
 // the standard library and golang.org/x/sys.
@@ -21,7 +22,8 @@ import (
 var (
 	// ErrTooLarge means more files or bytes than the limits allow.
 	ErrTooLarge = errors.New("code directory is too large")
-	// ErrLinkLeaves means a link whose target is not inside the tree.
+	// ErrLinkLeaves means a link whose target is not inside the tree, and cannot
+	// be copied into it either.
 	ErrLinkLeaves = errors.New("link leaves the code directory")
 	// ErrChanged means that a file was written while it was read; trying again
 	// when nothing writes there helps.
@@ -45,11 +47,11 @@ func DefaultLimits() Limits {
 // Tree is what Scan found. It remembers names, sizes and times; contents are
 // read when they are needed. It must not be used by two goroutines at once.
 type Tree struct {
-	directory string
-	entries   []entry // sorted by path, byte by byte
-	files     int
-	bytes     int64
-	hash      string // empty until Hash has read everything
+	entries  []entry // sorted by path, byte by byte
+	files    int
+	bytes    int64
+	followed []string
+	hash     string // empty until Hash has read everything
 }
 
 // Files is how many files and links the tree holds.
@@ -58,8 +60,14 @@ func (t *Tree) Files() int { return t.files }
 // Bytes is the sum that Limits.Bytes bounds.
 func (t *Tree) Bytes() int64 { return t.bytes }
 
+// Followed lists the links that lead out of the tree, in the order of their names,
+// each with where it leads to. What stands there is in the tree in their place.
+func (t *Tree) Followed() []string { return t.followed }
+
 type entry struct {
 	path   string      // relative, with slashes
+	origin string      // the folder it is read from: the tree's own, or one that a link led to
+	inner  string      // its path in there
 	info   fs.FileInfo // as Scan found it
 	target string      // of a link
 	sum    string      // SHA-256 of a file's content, in hex, once it was read

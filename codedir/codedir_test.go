@@ -93,7 +93,7 @@ func TestIgnoreFilesOfBothNamesApplyFromTheirOwnFolder(t *testing.T) {
 		"a.log": "", "keep.log": "", "data/x": "", "lib/data/x": "", "lib/.nniignore": "/own\n!a.log\n",
 		"lib/a.log": "", "lib/own": "", "own": "", "a.py": "", ".git/config": "", "lib/.git": "gitdir: x",
 	})
-	require.Equal(t, []string{".gitignore", ".nniignore", ".perennialignore", "a.py", "keep.log",
+	require.Equal(t, []string{".gitignore", ".nniignore", ".perennialignore", "a.py", "data", "keep.log",
 		"lib", "lib/.nniignore", "lib/a.log", "lib/data", "lib/data/x", "own"}, paths(t, dir))
 }
 
@@ -193,9 +193,9 @@ func TestIgnoredFilesDoNotCountAgainstLimits(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestALinkThatLeavesIsRefusedByName(t *testing.T) {
+func TestALinkThatLeadsNowhereOutsideOrAroundItselfIsRefusedByName(t *testing.T) {
 	for name, target := range map[string]string{
-		"absolute": "/etc/passwd", "upwards": "../../etc", "through": "inner/../../x", "itself": "..",
+		"absolute": "/nowhere/passwd", "upwards": "../nowhere/etc", "through": "inner/../../nowhere", "itself": "..",
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -207,12 +207,78 @@ func TestALinkThatLeavesIsRefusedByName(t *testing.T) {
 	}
 }
 
-func TestALinkThatLeavesThroughAnotherLinkIsRefused(t *testing.T) {
-	dir := t.TempDir()
-	write(t, dir, map[string]string{"a/b/top": "-> ../..", "a/b/out": "-> top/../x"})
-	_, err := Scan(dir, Limits{})
+func TestInThePlaceOfALinkThatLeavesStandsWhatItPointsTo(t *testing.T) {
+	top := t.TempDir()
+	write(t, top, map[string]string{
+		"shared/data/a.csv": "1,2", "shared/data/b.log": "b", "shared/data/deep/c": "c", "shared/data/again": "-> ../model.bin",
+		"shared/data/inside": "-> deep/c", "shared/model.bin": "weights",
+		"code/train.py": "", "code/data": "-> ../shared/data", "code/model.bin": "-> " + filepath.Join(top, "shared/model.bin"),
+		"code/through": "-> data/deep/c", "code/.nniignore": "*.log\nbig/\n", "code/big": "-> ../shared",
+	})
+	dir := filepath.Join(top, "code")
+	require.Equal(t, []string{".nniignore", "big", "data", "data/a.csv", "data/again", "data/deep", "data/deep/c", "data/inside",
+		"model.bin", "through", "train.py"}, paths(t, dir))
+	require.Equal(t, []string{
+		`"data" leads to ` + filepath.Join(top, "shared/data"), `"data/again" leads to ` + filepath.Join(top, "shared/model.bin"),
+		`"model.bin" leads to ` + filepath.Join(top, "shared/model.bin"), `"through" leads to ` + filepath.Join(top, "shared/data/deep/c"),
+	}, scanned(t, dir).Followed())
+
+	into := filepath.Join(t.TempDir(), "into")
+	require.NoError(t, Unpack(bytes.NewReader(packed(t, dir)), into, hashOf(t, dir)))
+	for name, content := range map[string]string{"data/a.csv": "1,2", "data/inside": "c", "data/again": "weights", "model.bin": "weights"} {
+		found, err := os.ReadFile(filepath.Join(into, name))
+		require.NoError(t, err)
+		require.Equal(t, content, string(found))
+	}
+	target, err := os.Readlink(filepath.Join(into, "data/inside"))
+	require.NoError(t, err)
+	require.Equal(t, "deep/c", target)
+}
+
+func TestLinksToFoldersThatLinkToEachOtherAreNotFollowedForEver(t *testing.T) {
+	top := t.TempDir()
+	write(t, top, map[string]string{"code/a": "-> ../one", "one/two": "-> " + filepath.Join(top, "two"), "two/one": "-> " + filepath.Join(top, "one")})
+	_, err := Scan(filepath.Join(top, "code"), Limits{})
 	require.ErrorIs(t, err, ErrLinkLeaves)
-	require.ErrorContains(t, err, `"a/b/out"`)
+	require.ErrorContains(t, err, `"a/two/one"`)
+
+	for i := range 20 {
+		next := filepath.Join(top, strconv.Itoa(i+1))
+		write(t, filepath.Join(top, strconv.Itoa(i)), map[string]string{"x": "-> " + next, "y": "-> " + next})
+	}
+	write(t, top, map[string]string{"20/": ""})
+	_, err = Scan(filepath.Join(top, "0"), Limits{Files: 10})
+	require.ErrorIs(t, err, ErrTooLarge)
+}
+
+func TestACodeDirectoryMayBeALinkItself(t *testing.T) {
+	top := t.TempDir()
+	write(t, top, map[string]string{"code/train.py": "", "link": "-> code"})
+	require.Equal(t, []string{"train.py"}, paths(t, filepath.Join(top, "link")))
+}
+
+func TestNNIsIgnoreFileKnowsNoCaseAndGitsDoes(t *testing.T) {
+	files := map[string]string{"UPPER.TXT": "", "lower.txt": "", "Data/X/y": "", "É.É": "", "b1": "", "B2": "", "\xff": ""}
+	for name, want := range map[string][]string{
+		".nniignore":       {".nniignore", "\xff"},
+		".perennialignore": {".perennialignore", "B2", "Data", "Data/X", "Data/X/y", "UPPER.TXT", "É.É", "\xff"},
+	} {
+		dir := t.TempDir()
+		write(t, dir, files)
+		write(t, dir, map[string]string{name: "*.txt\ndata/x\n/DATA\né.é\n[a-c][!d]\n"})
+		require.Equal(t, want, paths(t, dir))
+	}
+}
+
+func TestNNIsIgnoreFileLeavesTheFolderThatItEmpties(t *testing.T) {
+	for name, want := range map[string][]string{
+		".nniignore":       {".nniignore", "data", "lib", "lib/Data"},
+		".perennialignore": {".perennialignore", "lib", "lib/Data", "lib/Data/x"},
+	} {
+		dir := t.TempDir()
+		write(t, dir, map[string]string{name: "data/\nlogs\nlogs/\n", "data/sub/x": "", "lib/Data/x": "", "logs/x": ""})
+		require.Equal(t, want, paths(t, dir))
+	}
 }
 
 func TestAnIgnoredLinkMayLeave(t *testing.T) {

@@ -63,13 +63,15 @@ func (t *Tree) Hash() (string, error) {
 	return t.hash, nil
 }
 
+// each visits every entry, with the folder that it is read from.
 func (t *Tree) each(visit func(*os.Root, *entry) error) error {
-	root, err := os.OpenRoot(t.directory)
-	if err != nil {
-		return fmt.Errorf("code directory: %w", err)
-	}
-	defer root.Close()
+	var open origin
+	defer open.close()
 	for i := range t.entries {
+		root, err := open.at(t.entries[i].origin)
+		if err != nil {
+			return fmt.Errorf("code directory: %w", err)
+		}
 		if err := visit(root, &t.entries[i]); err != nil {
 			return err
 		}
@@ -77,11 +79,35 @@ func (t *Tree) each(visit func(*os.Root, *entry) error) error {
 	return nil
 }
 
+// origin keeps the folder open that was read from last: entries of one come
+// together.
+type origin struct {
+	name string
+	root *os.Root
+}
+
+func (o *origin) at(name string) (*os.Root, error) {
+	if o.root != nil && o.name == name {
+		return o.root, nil
+	}
+	o.close()
+	var err error
+	o.name = name
+	o.root, err = os.OpenRoot(name)
+	return o.root, err
+}
+
+func (o *origin) close() {
+	if o.root != nil {
+		o.root.Close()
+	}
+}
+
 // read copies the file to w and returns the sum of what it copied: exactly as
 // many bytes as Scan saw, from the file that Scan saw, or ErrChanged.
 func (e *entry) read(root *os.Root, w io.Writer) (string, error) {
 	// A pipe put in the file's place must not stop us.
-	opened, err := root.OpenFile(e.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	opened, err := root.OpenFile(e.inner, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return "", fmt.Errorf("code directory: %w", err)
 	}

@@ -3,6 +3,7 @@ package codedir
 import (
 	"path"
 	"strings"
+	"unicode/utf8"
 )
 
 // rule is one line of an ignore file.
@@ -11,6 +12,7 @@ type rule struct {
 	keeps      bool // began with "!"
 	folderOnly bool // ended with "/"
 	byPath     bool // had a slash elsewhere: matched from the ignore file's folder
+	nni        bool // of an ignore file of NNI's: upper and lower case are the same
 }
 
 // rules are those of one folder, within those of the folders above it.
@@ -26,15 +28,25 @@ type candidate struct {
 	folder bool   // a folder itself; a link to one is not
 }
 
-// exclude reports whether c is left out: the nearest folder whose rules say
-// anything about it decides, and of its rules the last one that matches.
-func (r *rules) exclude(c candidate) bool {
+// exclude returns the rule that leaves c out, nil where none does: the nearest
+// folder whose rules say anything about it decides, and of its rules the last one
+// that matches.
+func (r *rules) exclude(c candidate) *rule {
 	for ; r != nil; r = r.outer {
-		if said := r.last(c); said != nil {
-			return !said.keeps
+		if said := r.last(c); said != nil && said.keeps {
+			return nil
+		} else if said != nil {
+			return said
 		}
 	}
-	return false
+	return nil
+}
+
+// empties reports whether of a folder that by leaves out an empty one stays. NNI 2.x
+// asks about folders as if they were files, which a rule such as "data/" is not
+// about; trials rely on finding the folder and fill it.
+func (r *rules) empties(by *rule, folder string) bool {
+	return by.nni && by.folderOnly && r.exclude(candidate{path: folder}) == nil
 }
 
 func (r *rules) last(c candidate) *rule {
@@ -54,10 +66,30 @@ func (r *rule) match(c candidate) bool {
 	if r.folderOnly && !c.folder {
 		return false
 	}
+	if r.nni {
+		c.path = lower(c.path)
+	}
 	if r.byPath {
 		return r.glob.match(c.path)
 	}
 	return r.glob.match(path.Base(c.path))
+}
+
+// lower leaves text that is no UTF-8 as it is.
+func lower(text string) string {
+	if !utf8.ValidString(text) {
+		return text
+	}
+	return strings.ToLower(text)
+}
+
+// nniRules reads an ignore file as NNI does, which is as git does but for case.
+func nniRules(text string) []rule {
+	list := parseRules(lower(text))
+	for i := range list {
+		list[i].nni = true
+	}
+	return list
 }
 
 // parseRules reads an ignore file the way git reads its own.

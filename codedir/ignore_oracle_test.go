@@ -198,7 +198,7 @@ func git(t *testing.T, directory string, args ...string) string {
 }
 
 func weKeep(t *testing.T, dir string) []string {
-	s := scanner{ignoreFiles: []string{".gitignore"}}
+	s := scanner{ignoreFiles: []ignoreFile{{".gitignore", parseRules}}}
 	tree, err := s.scan(dir)
 	require.NoError(t, err)
 	var kept []string

@@ -216,6 +216,18 @@ func goodExperiment(command string) string {
 		"\ntrialConcurrency: 1\ntuner: {name: Random}\ntrainingService: {platform: local}\n"
 }
 
+func TestValidateWarnsOfLinksWhoseTargetsWillBeCopiedAndOfRangesOfOneValue(t *testing.T) {
+	s := newStage(t)
+	directory, outside := t.TempDir(), t.TempDir()
+	t.Chdir(directory)
+	require.NoError(t, os.Symlink(outside, "data"))
+	content := strings.Replace(goodExperiment("echo"), "local}", "local, snapshot: true}", 1)
+	require.NoError(t, os.WriteFile("experiment.yml", []byte(strings.Replace(content, "[0, 1]", "[1, 1]", 1)), 0o600))
+	require.Equal(t, ExitDone, s.run("validate", "experiment.yml"), s.err.String())
+	require.Contains(t, s.err.String(), `the link "data" leads to `+outside+": what is there will be copied")
+	require.Contains(t, s.err.String(), "searchSpace.x._value: has low 1 and high 1, so it is always 1.0")
+}
+
 func TestAPlainCommandIsLookedForAndAnythingElseIsLeftToTheShell(t *testing.T) {
 	for command, word := range map[string]string{
 		"python3 train.py": "python3", "./a.sh": "./a.sh", "  sh -c x": "sh", "X=1 python3 a.py": "", "cd x && make": "cd",

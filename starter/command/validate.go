@@ -94,7 +94,7 @@ func (w World) load(file string) (experiment.Experiment, error) {
 	}
 	config := loaded.Experiment
 	for _, platform := range config.Platforms {
-		if err := errors.Join(w.checkCommand(platform), checkCode(platform)); err != nil {
+		if err := errors.Join(w.checkCommand(platform), w.checkCode(platform)); err != nil {
 			return config, badInput("nothing was started", "%w", err)
 		}
 	}
@@ -128,13 +128,21 @@ func (w World) checkCommand(platform experiment.Platform) error {
 		word, platform.Command, platform.CodeDirectory)
 }
 
-// checkCode looks whether code that will be copied is small enough for that.
-func checkCode(platform experiment.Platform) error {
+// checkCode looks whether code that will be copied is small enough for that, and
+// says what will be copied with it.
+func (w World) checkCode(platform experiment.Platform) error {
 	if !platform.Snapshot && platform.Name != remote {
 		return nil
 	}
-	_, err := codedir.Scan(platform.CodeDirectory, codedir.DefaultLimits())
-	return err
+	tree, err := codedir.Scan(platform.CodeDirectory, codedir.DefaultLimits())
+	if err != nil {
+		return err
+	}
+	for _, link := range tree.Followed() {
+		fmt.Fprintf(w.Err, "warning: %s: the link %s: what is there will be copied; where that is not meant, exclude it in .nniignore\n",
+			platform.CodeDirectory, link)
+	}
+	return nil
 }
 
 // shellKnows are words that are no programs, or need not be.
