@@ -173,9 +173,18 @@ func (a *attempt) received(received os.Signal) {
 	}
 }
 
+// overtaken tells whether the command was killed since this process, frozen, did not
+// act on an intent in time.
+func (a *attempt) overtaken() bool {
+	return a.intent == nil && a.child.status.Signaled() && a.child.status.Signal() == unix.SIGKILL && a.run.Neglected(a.spec.Grace)
+}
+
 // exit says how the command ended. A FINAL that came before a graceful end shows
 // that the command was done, whoever shut down meanwhile.
 func (a *attempt) exit(final bool) rundir.ExitRecord {
+	if a.overtaken() {
+		a.intent = a.wanted()
+	}
 	record := rundir.ExitRecord{Started: a.child.started, Ended: a.child.ended, Intent: a.intent}
 	record.Exit = ending(a.child.status)
 	if a.child.started.IsZero() {

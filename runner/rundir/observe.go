@@ -6,6 +6,7 @@ import "github.com/perennial-ml/perennial/trial"
 // order in which it is read. Nil means that there is none.
 type Observation struct {
 	Held    bool // somebody starts or runs it
+	Frozen  bool // by Reconcile only: see Process.Frozen
 	Intent  *trial.Intent
 	Process *Process
 	Exit    *ExitRecord

@@ -18,13 +18,19 @@ const (
 
 // Reconcile is Observe, and does what the runner should have done and cannot: where
 // it died, everything that it left is killed, and what the leftovers of an ended
-// command reported comes into the journal. Repeated, it goes on.
+// command reported comes into the journal; where it is frozen, what shall end does.
+// Repeated, it goes on.
 func (r Run) Reconcile(key trial.Key) (Observation, error) {
 	seen, err := r.Observe()
-	if err != nil || seen.Held || seen.Process == nil || seen.Process.Elsewhere() {
+	if err != nil || seen.Process == nil || seen.Process.Elsewhere() {
 		return seen, err
 	}
 	switch {
+	case seen.Held:
+		if seen.Frozen = seen.Process.Frozen(); seen.Frozen {
+			err = r.thaw(key, &seen)
+		}
+		return seen, err
 	case seen.Exit == nil:
 		// Whoever starts the next attempt insists that nothing is left.
 		_ = r.sweepBriefly(key)

@@ -238,26 +238,30 @@ func ours(pid string) bool {
 	return unix.Stat("/proc/"+pid, &info) == nil && int(info.Uid) == os.Geteuid()
 }
 
-// kill ends exactly the named process: the descriptor pins the pid, and the start
-// time is compared after it is pinned.
-func kill(process Identity) {
+// kill ends exactly the named process. One that is gone already is as well.
+func kill(process Identity) { _ = signal(process, unix.SIGKILL) }
+
+// signal signals exactly the named process: the descriptor pins the pid, and the
+// start time is compared after it is pinned.
+func signal(process Identity, what unix.Signal) error {
 	descriptor, err := unix.PidfdOpen(process.PID, 0)
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
-		killByNumber(process)
-		return
+		return signalByNumber(process, what)
 	}
 	if err != nil {
-		return
+		return err
 	}
 	defer unix.Close(descriptor)
-	if now, err := Identify(process.PID); err == nil && now == process {
-		unix.PidfdSendSignal(descriptor, unix.SIGKILL, nil, 0)
+	if now, err := Identify(process.PID); err != nil || now != process {
+		return err
 	}
+	return unix.PidfdSendSignal(descriptor, what, nil, 0)
 }
 
-// killByNumber is for kernels before 5.3.
-func killByNumber(process Identity) {
-	if now, err := Identify(process.PID); err == nil && now == process {
-		unix.Kill(process.PID, unix.SIGKILL)
+// signalByNumber is for kernels before 5.3.
+func signalByNumber(process Identity, what unix.Signal) error {
+	if now, err := Identify(process.PID); err != nil || now != process {
+		return err
 	}
+	return unix.Kill(process.PID, what)
 }

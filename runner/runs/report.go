@@ -2,6 +2,7 @@ package runs
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 
 	"github.com/perennial-ml/perennial/platforms"
@@ -53,6 +54,9 @@ func describe(report *platforms.Report, seen rundir.Observation) {
 	switch {
 	case seen.Held && report.Started.IsZero():
 		report.Phase, report.Reason = platforms.Waiting, trial.Reason{Code: "starting", Text: "its runner is starting"}
+	case seen.Frozen:
+		report.Phase, report.Reason = platforms.Running, trial.Reason{Code: "runner-frozen", Text: fmt.Sprintf(
+			"its runner, process %d, has been stopped by a signal and keeps neither metrics nor limits: kill -CONT %[1]d lets it go on", seen.Process.Runner.PID)}
 	case seen.Ending():
 		report.Phase, report.Reason = platforms.Running, trial.Reason{Code: "ending",
 			Text: "its command has ended, and what it left running is being ended"}
