@@ -360,6 +360,13 @@ func TestEveryQueryThatRunsForATrialUsesAnIndex(t *testing.T) {
 	require.NoError(t, err)
 	_, err = f.Faults(background, exp, 0)
 	require.NoError(t, err)
+	f.listed(Listing{Numbers: []int{0}, Limit: 1, Reverse: true})
+	_, err = f.Latest(background, exp, []int{0})
+	require.NoError(t, err)
+	_, err = f.NewestAttempts(background, exp, []int{0})
+	require.NoError(t, err)
+	_, err = f.Intermediates(background, key, 1)
+	require.NoError(t, err)
 	for _, cached := range []*statements{f.prepared, f.writer.prepared} {
 		for query := range cached.byQuery {
 			requireIndexed(f, query)

@@ -37,14 +37,7 @@ func (q querier) trial(experiment string, n int) (*trialRow, error) {
 
 // Trials returns an experiment's trials by sequence number.
 func (s *Store) Trials(ctx context.Context, experiment string) ([]Trial, error) {
-	var all []Trial
-	err := s.query(ctx).each(func(row scanner) error {
-		var n trialRow
-		err := n.scan(row)
-		all = append(all, n.Trial)
-		return err
-	}, trialColumns+" WHERE experiment = ? ORDER BY sequence", experiment)
-	return all, classify(err)
+	return s.List(ctx, experiment, Listing{})
 }
 
 // Unsettled returns the sequence numbers of the trials that have not ended for

@@ -1,0 +1,182 @@
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// Order is what a Listing is sorted by. Trials that lack it come last, and equal
+// ones stand by their number.
+type Order string
+
+// The orders of trials.
+const (
+	ByNumber    Order = ""          // the first one asked for first
+	ByMetric    Order = "metric"    // the best first, as the experiment optimises
+	ByDuration  Order = "duration"  // the longest first
+	ByParameter Order = "parameter" // numbers before texts, the least first
+)
+
+// Listing says which trials of an experiment are wanted, and in which order.
+type Listing struct {
+	States    []trial.State // any of these; none means all
+	Numbers   []int         // these alone; nil means all
+	Measured  bool          // only those that have a default metric
+	Order     Order
+	Parameter string // ByParameter: its name, "outer/inner" within a nested choice
+	Reverse   bool
+	Limit     int // how many at most; 0 means all
+}
+
+// List returns the trials that a listing wants, and reads no others into memory.
+func (s *Store) List(ctx context.Context, experiment string, listing Listing) ([]Trial, error) {
+	query := selection{experiment: experiment, now: time.Now()}
+	query.filter(listing)
+	if err := query.sort(ctx, s, listing); err != nil {
+		return nil, err
+	}
+	var all []Trial
+	err := s.query(ctx).each(func(row scanner) error {
+		var n trialRow
+		err := n.scan(row)
+		all = append(all, n.Trial)
+		return err
+	}, query.text.String(), query.args...)
+	return all, classify(err)
+}
+
+// selection is a listing as SQL: one of a few texts, with arguments.
+type selection struct {
+	experiment string
+	now        time.Time
+	text       strings.Builder
+	args       []any
+}
+
+func (q *selection) add(text string, args ...any) {
+	q.text.WriteString(text)
+	q.args = append(q.args, args...)
+}
+
+func (q *selection) filter(l Listing) {
+	q.add(trialColumns+" WHERE experiment = ?", q.experiment)
+	if len(l.States) > 0 {
+		q.add(" AND state IN (SELECT value FROM json_each(?))", list(l.States))
+	}
+	if l.Numbers != nil {
+		q.add(" AND sequence IN (SELECT value FROM json_each(?))", list(l.Numbers))
+	}
+	if l.Measured {
+		q.add(" AND value IS NOT NULL")
+	}
+}
+
+func (q *selection) sort(ctx context.Context, s *Store, l Listing) error {
+	key, args, falling := "sequence", []any(nil), l.Reverse
+	switch l.Order {
+	case ByMetric:
+		e, err := s.query(ctx).experiment(q.experiment)
+		if err != nil {
+			return err
+		}
+		key, falling = "value", e.minimize == l.Reverse
+	case ByDuration:
+		key = "CASE WHEN started > 0 THEN iif(ended > 0, ended, ?) - started END"
+		args, falling = []any{nanoseconds(q.now)}, !l.Reverse
+	case ByParameter:
+		key, args = parameterKey, parameterPaths(l.Parameter)
+	}
+	q.orderBy(key, args, falling)
+	if l.Limit > 0 {
+		q.add(" LIMIT ?", l.Limit)
+	}
+	return nil
+}
+
+func (q *selection) orderBy(key string, args []any, falling bool) {
+	direction := ""
+	if falling {
+		direction = " DESC"
+	}
+	if key == "sequence" {
+		q.add(" ORDER BY sequence" + direction)
+		return
+	}
+	q.add(" ORDER BY ("+key+") IS NULL, ", args...)
+	q.add("("+key+")"+direction+", sequence", args...)
+}
+
+// parameterKey is a parameter's value, NULL where a trial has none. A name may
+// have the slash itself or mean what lies in a nested choice.
+const parameterKey = "CASE WHEN json_valid(parameters) THEN coalesce(json_extract(parameters, ?), json_extract(parameters, ?)) END"
+
+func parameterPaths(name string) []any {
+	quoted := func(names ...string) string {
+		path := "$"
+		for _, name := range names {
+			path += `."` + strings.ReplaceAll(name, `"`, "") + `"`
+		}
+		return path
+	}
+	return []any{quoted(name), quoted(strings.Split(name, "/")...)}
+}
+
+// list is a list as json_each reads it.
+func list[T any](elements []T) string {
+	text, err := json.Marshal(elements)
+	if err != nil {
+		panic(err) // numbers and names are always valid JSON
+	}
+	return string(text)
+}
+
+// newestOf narrows a query to the newest attempts of some trials.
+const newestOf = ` WHERE experiment = ? AND (sequence, attempt) IN (SELECT sequence, attempts FROM trials
+	WHERE experiment = ? AND sequence IN (SELECT value FROM json_each(?)))`
+
+// NewestAttempts returns the newest attempt of each of these trials that has one,
+// by the trial's number.
+func (s *Store) NewestAttempts(ctx context.Context, experiment string, numbers []int) (map[int]Attempt, error) {
+	found, err := s.query(ctx).attempts(newestOf, experiment, experiment, list(numbers))
+	newest := make(map[int]Attempt, len(found))
+	for _, attempt := range found {
+		newest[attempt.Key.Sequence] = attempt
+	}
+	return newest, err
+}
+
+// Latest returns the newest intermediate that the newest attempt of each of these
+// trials reported, by the trial's number.
+func (s *Store) Latest(ctx context.Context, experiment string, numbers []int) (map[int]Metric, error) {
+	latest := map[int]Metric{}
+	err := s.query(ctx).each(func(row scanner) error {
+		var m Metric
+		err := m.scan(row)
+		latest[m.Key.Sequence] = m
+		return err
+	}, metricColumns+` WHERE (experiment, sequence, attempt, number) IN (
+		SELECT t.experiment, t.sequence, t.attempts, (SELECT m.number FROM metrics m WHERE m.experiment = t.experiment
+			AND m.sequence = t.sequence AND m.attempt = t.attempts AND m.kind = 'PERIODICAL' ORDER BY m.number DESC LIMIT 1)
+		FROM trials t WHERE t.experiment = ? AND t.sequence IN (SELECT value FROM json_each(?)))`, experiment, list(numbers))
+	return latest, classify(err)
+}
+
+// Intermediates returns what an attempt reported on the way, in the journal's
+// order, of more than limit the newest.
+func (s *Store) Intermediates(ctx context.Context, key trial.Key, limit int) ([]Metric, error) {
+	var all []Metric
+	err := s.query(ctx).each(func(row scanner) error {
+		var m Metric
+		err := m.scan(row)
+		all = append(all, m)
+		return err
+	}, metricColumns+ofAttempt+" AND kind = 'PERIODICAL' ORDER BY number DESC LIMIT ?",
+		key.Experiment, key.Sequence, key.Attempt, limit)
+	slices.Reverse(all)
+	return all, classify(err)
+}
