@@ -158,16 +158,34 @@ func (f *follower) look(ctx context.Context) (record.Experiment, error) {
 		return e, err
 	}
 	now := progress.Snapshot{Now: f.Now(), Experiment: e}
-	rows, err := f.rows(ctx, e)
+	open, err := f.store.Unsettled(ctx, f.id)
 	if err != nil {
 		return e, err
 	}
-	explainWaits(rows, e, f.unattended(ctx, e, rows))
+	rows, err := f.rows(ctx, e, open)
+	if err != nil {
+		return e, err
+	}
+	explainWaits(rows, e, f.unattended(ctx, e, rows), open)
 	for _, row := range rows {
 		f.note(&now, row)
 	}
+	if err := f.reported(ctx, &now); err != nil {
+		return e, err
+	}
 	f.display.Show(now)
 	return e, f.mourn(ctx, now.Changed)
+}
+
+// reported adds what the trials on show reported last.
+func (f *follower) reported(ctx context.Context, now *progress.Snapshot) error {
+	var numbers []int
+	for _, row := range now.Open[:min(len(now.Open), progress.Rows)] {
+		numbers = append(numbers, row.Sequence)
+	}
+	latest, err := f.store.Latest(ctx, f.id, numbers)
+	now.Reported = latest
+	return err
 }
 
 // unattended is why nobody works on the experiment. A host of one's own is
@@ -190,28 +208,18 @@ func (f *follower) unattended(ctx context.Context, e record.Experiment, rows []r
 	return f.idling
 }
 
-// rows are the trials that may have changed: the unsettled ones, those that were
-// so when last looked, and those that came and went between two looks.
-func (f *follower) rows(ctx context.Context, e record.Experiment) ([]record.Trial, error) {
-	sequences, err := f.store.Unsettled(ctx, f.id)
-	if err != nil {
-		return nil, err
+// rows are the trials that may have changed: the open ones, those that were so when
+// last looked, and those that came and went between two looks.
+func (f *follower) rows(ctx context.Context, e record.Experiment, open []int) ([]record.Trial, error) {
+	numbers := slices.AppendSeq(slices.Clone(open), maps.Keys(f.known))
+	for number := f.asked; number < e.Asked; number++ {
+		numbers = append(numbers, number)
 	}
-	sequences = slices.AppendSeq(sequences, maps.Keys(f.known))
-	for sequence := f.asked; sequence < e.Asked; sequence++ {
-		sequences = append(sequences, sequence)
+	rows, err := f.store.List(ctx, f.id, record.Listing{Numbers: numbers})
+	if err == nil {
+		f.asked = e.Asked
 	}
-	f.asked = e.Asked
-	slices.Sort(sequences)
-	var rows []record.Trial
-	for _, sequence := range slices.Compact(sequences) {
-		row, err := f.store.Trial(ctx, f.id, sequence)
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, row)
-	}
-	return rows, nil
+	return rows, err
 }
 
 // note files one trial: open or settled, changed or not.

@@ -120,14 +120,14 @@ func (v *gpuView) add(hosts []gpu.Host) {
 // waitingForGPUs are the trials of an experiment that ask for GPUs and wait for a
 // reason of their platform's.
 func (r reader) waitingForGPUs(ctx context.Context, e record.Experiment, config experiment.Experiment) ([]gpuWaiting, error) {
-	rows, err := r.Trials(ctx, e.ID)
+	rows, err := r.List(ctx, e.ID, record.Listing{States: []trial.State{trial.Waiting}})
 	if err != nil || len(config.Platforms) == 0 {
 		return nil, err
 	}
 	var waiting []gpuWaiting
 	for _, row := range rows {
 		count := config.Platforms[row.Sequence%len(config.Platforms)].GPUs
-		if row.State == trial.Waiting && !row.Reason.Zero() && count != nil && *count > 0 {
+		if !row.Reason.Zero() && count != nil && *count > 0 {
 			waiting = append(waiting, gpuWaiting{e.ID, row.ID, row.Sequence, *count, row.Reason})
 		}
 	}

@@ -17,6 +17,10 @@ import (
 const showHelp = `show tells how an experiment stands: its status and why, limits, trials by state,
 the best trial and its machine, and where Temporal shows it.
 
+With a TRIAL, its number or id, it tells all there is about that trial: parameters,
+what it reported and the course of it, its attempts and why each ended, where its
+files are.
+
 With --env it prints the names of the variables that its trials inherit from
 whoever ran it; never their values.`
 
@@ -24,12 +28,15 @@ func (w World) showCommand() *cobra.Command {
 	var as *format
 	var names bool
 	cmd := &cobra.Command{
-		Use: "show [EXPERIMENT]", Short: "Show how an experiment stands", Long: showHelp,
+		Use: "show [EXPERIMENT [TRIAL]]", Short: "Show how an experiment stands, or one trial", Long: showHelp,
 		Example: examples("starter show", "starter show k3v9x2ab", "starter show k3v9x2ab --output json | jq .best",
-			"starter show k3v9x2ab --env"),
-		Args: atMost(1), ValidArgsFunction: w.completeExperiments,
+			"starter show k3v9x2ab 3", "starter show k3v9x2ab --env"),
+		Args: atMost(2), ValidArgsFunction: w.completeExperiments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return w.read(cmd.Context(), func(r reader) error {
+				if namesTrial(args) && !names {
+					return r.showTrial(cmd.Context(), *as, args)
+				}
 				e, err := r.experiment(cmd.Context(), optional(args), active)
 				if err != nil {
 					return err

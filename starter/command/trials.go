@@ -8,98 +8,243 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/perennial-ml/perennial/metrics"
 	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/starter/progress"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/spf13/cobra"
 )
 
+const trialsHelp = `trials lists the trials of an experiment: how each is, what it reported, with which
+parameters, how long it took, why it waits or failed, and on which machine its newest
+attempt runs or ran, where its platform has several. While a trial runs, METRIC is the
+last intermediate. A parameter that is the same in all has no column. A terminal shows
+the newest 100 unless --limit says otherwise.
+
+With a TRIAL, its number or id, it tells all there is about that one, as show does.
+
+--sort takes trial, metric (the best first), duration (the longest first) or the name of
+a parameter, within a nested choice as "outer/inner".`
+
 func (w World) trialsCommand() *cobra.Command {
 	var as *format
+	var want trialChoice
 	cmd := &cobra.Command{
-		Use: "trials [EXPERIMENT]", Short: "List an experiment's trials, or add one",
-		Long: `trials lists the trials of an experiment: how each is, why, what it reported, and on
-which machine its newest attempt runs or ran, where its platform has several.`,
-		Example: examples("starter trials", "starter trials k3v9x2ab",
-			`starter trials k3v9x2ab --output json | jq '.[] | select(.state == "FAILED")'`,
+		Use: "trials [EXPERIMENT [TRIAL]]", Short: "List an experiment's trials, or add one", Long: trialsHelp,
+		Example: examples("starter trials", "starter trials k3v9x2ab --top 10", "starter trials --sort lr --state failed,early_stopped",
+			"starter trials k3v9x2ab 3", `starter trials k3v9x2ab --output json | jq '.[] | select(.state == "FAILED").parameters'`,
 			`starter trials add k3v9x2ab '{"lr": 0.01}'`),
-		Args: atMost(1), ValidArgsFunction: w.completeExperiments, Annotations: map[string]string{"alone": "yes"},
+		Args: atMost(2), ValidArgsFunction: w.completeExperiments, Annotations: map[string]string{"alone": "yes"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return w.read(cmd.Context(), func(r reader) error { return r.trials(cmd.Context(), *as, optional(args)) })
+			want.limited = cmd.Flags().Changed("limit")
+			return w.read(cmd.Context(), func(r reader) error {
+				if namesTrial(args) {
+					return r.showTrial(cmd.Context(), *as, args)
+				}
+				return r.trials(cmd.Context(), *as, optional(args), want)
+			})
 		},
 	}
 	as = outputFlag(cmd)
+	want.flags(cmd)
 	cmd.AddCommand(w.trialsAddCommand())
 	return cmd
 }
 
-func (r reader) trials(ctx context.Context, as format, name string) error {
+// trialChoice is which trials shall be listed, and in which order.
+type trialChoice struct {
+	states  []string
+	sort    string
+	reverse bool
+	top     int
+	limit   int
+	limited bool // by hand
+}
+
+// onScreen is how many trials a terminal shows where nobody says.
+const onScreen = 100
+
+func (c *trialChoice) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&c.sort, "sort", "trial", "trial, metric, duration, or a parameter's `name`")
+	flags.BoolVarP(&c.reverse, "reverse", "r", false, "the other way round")
+	flags.IntVar(&c.top, "top", 0, "only the best `N` that succeeded")
+	flags.StringSliceVar(&c.states, "state", nil, "only those in these `states`")
+	flags.IntVar(&c.limit, "limit", 0, "at most `N`; 0 is all (default 100 on a terminal, else all)")
+	cmd.MarkFlagsMutuallyExclusive("top", "sort")
+	cmd.MarkFlagsMutuallyExclusive("top", "limit")
+	complete(cmd, "state", stateWords()...)
+	complete(cmd, "sort", "trial", "metric", "duration")
+}
+
+// listing is the choice as the record takes it.
+func (c trialChoice) listing(screen bool) (record.Listing, error) {
+	states, err := statesOf(c.states)
+	if err != nil {
+		return record.Listing{}, err
+	}
+	if c.limit < 0 || c.top < 0 {
+		return record.Listing{}, badInput("", "a number of trials is not below 0")
+	}
+	listing := record.Listing{States: states, Reverse: c.reverse, Limit: c.limit}
+	switch c.sort {
+	case "trial":
+	case "metric":
+		listing.Order = record.ByMetric
+	case "duration":
+		listing.Order = record.ByDuration
+	default:
+		listing.Order, listing.Parameter = record.ByParameter, c.sort
+	}
+	if c.top > 0 {
+		listing.Order, listing.Measured, listing.Limit = record.ByMetric, true, c.top
+	}
+	if c.top > 0 && len(states) == 0 {
+		listing.States = []trial.State{trial.Succeeded}
+	}
+	if listing.Limit == 0 && screen && !c.limited {
+		listing.Limit = onScreen
+	}
+	return listing, nil
+}
+
+func stateWords() []string {
+	var words []string
+	for _, state := range trial.States() {
+		words = append(words, strings.ToLower(string(state)))
+	}
+	return words
+}
+
+// statesOf reads states as people write them: early-stopped, EARLY_STOPPED.
+func statesOf(words []string) ([]trial.State, error) {
+	var states []trial.State
+	for _, word := range words {
+		state := trial.State(strings.ToUpper(strings.ReplaceAll(strings.TrimSpace(word), "-", "_")))
+		if !slices.Contains(trial.States(), state) {
+			return nil, badInput("there are "+strings.Join(stateWords(), ", "), "%q is no state of a trial", word)
+		}
+		states = append(states, state)
+	}
+	return states, nil
+}
+
+func (r reader) trials(ctx context.Context, as format, name string, want trialChoice) error {
+	listing, err := want.listing(as == asTable && r.Width() > 0)
+	if err != nil {
+		return err
+	}
 	e, err := r.experiment(ctx, name, active)
 	if err != nil {
 		return err
 	}
-	rows, err := r.Trials(ctx, e.ID)
+	list, err := r.list(ctx, e, listing)
 	if err != nil {
 		return err
 	}
-	explainWaits(rows, e, r.idle(ctx, e))
-	hosts, err := r.machines(ctx, rows)
+	return r.print(as, list, func() [][]string { return r.trialRows(e, list, listing) })
+}
+
+// list reads what a listing wants. On a terminal the newest stand last, as they
+// would among all.
+func (r reader) list(ctx context.Context, e record.Experiment, listing record.Listing) ([]seenTrial, error) {
+	newest := listing.Order == record.ByNumber && !listing.Reverse && listing.Limit > 0
+	listing.Reverse = listing.Reverse || newest
+	rows, err := r.List(ctx, e.ID, listing)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return r.print(as, seen(rows, hosts), func() [][]string { return r.trialRows(rows, hosts) })
+	if newest {
+		slices.Reverse(rows)
+	}
+	if err := r.knows(e, listing, rows); err != nil {
+		return nil, err
+	}
+	open, err := r.Unsettled(ctx, e.ID)
+	if err != nil {
+		return nil, err
+	}
+	explainWaits(rows, e, r.idle(ctx, e), open)
+	return r.seen(ctx, e.ID, rows)
+}
+
+// knows refuses an order by a parameter that no trial has: those that have it come
+// first.
+func (r reader) knows(e record.Experiment, listing record.Listing, rows []record.Trial) error {
+	if listing.Order != record.ByParameter || len(rows) == 0 {
+		return nil
+	}
+	names := []string{"trial", "metric", "duration"}
+	for _, field := range flatten("", rows[0].Parameters) {
+		names = append(names, field.name, strings.TrimSuffix(field.name, "/_name"))
+	}
+	if slices.Contains(names, listing.Parameter) {
+		return nil
+	}
+	hint := "there are " + strings.Join(slices.Compact(names), ", ")
+	if nearest := searchspace.Nearest(listing.Parameter, names); nearest != "" {
+		hint = fmt.Sprintf("did you mean %q?", nearest)
+	}
+	return badInput(hint, "no trial of %s has a parameter %q to sort by", e.ID, listing.Parameter)
 }
 
 // seenTrial is a trial as trials prints it for scripts.
 type seenTrial struct {
 	progress.Trial
-	Host string `json:"host"` // of its newest attempt; empty where its platform names none
+	Parameters   trial.Parameters  `json:"parameters"`
+	Intermediate *seenIntermediate `json:"intermediate"` // the last one of its newest attempt; null where there is none
+	Host         string            `json:"host"`         // of its newest attempt; empty where its platform names none
+	row          record.Trial
 }
 
-func seen(rows []record.Trial, hosts []string) []seenTrial {
-	trials := make([]seenTrial, 0, len(rows))
+// seenIntermediate is one intermediate for scripts.
+type seenIntermediate struct {
+	Step   int64    `json:"step"`
+	Metric *float64 `json:"metric"` // null where it has no default number
+	Value  string   `json:"value"`  // as the trial reported it
+	Time   *string  `json:"time"`
+}
+
+func intermediateOf(m record.Metric) *seenIntermediate {
+	return &seenIntermediate{Step: m.Step, Metric: defaultOf(m.Value), Value: m.Value, Time: progress.Stamp(m.Time)}
+}
+
+// defaultOf is the default number of a metric, nil where it has none.
+func defaultOf(text string) *float64 {
+	reported := metrics.Record{Value: text}
+	if value, has := reported.Default(); has {
+		return &value
+	}
+	return nil
+}
+
+// seen adds to trials what their newest attempts tell, in two reads for all of them.
+func (r reader) seen(ctx context.Context, id string, rows []record.Trial) ([]seenTrial, error) {
+	numbers := make([]int, len(rows))
 	for i, row := range rows {
-		trials = append(trials, seenTrial{progress.TrialOf(row), hosts[i]})
+		numbers[i] = row.Sequence
 	}
-	return trials
-}
-
-// trialRows is the table of trials, with a column for hosts where there are any.
-func (w World) trialRows(rows []record.Trial, hosts []string) [][]string {
-	table := [][]string{{"TRIAL", "ID", "STATE", "METRIC", "ATTEMPTS", "TOOK", "HOST", "WHY"}}
+	attempts, err := r.NewestAttempts(ctx, id, numbers)
+	if err != nil {
+		return nil, err
+	}
+	latest, err := r.Latest(ctx, id, numbers)
+	if err != nil {
+		return nil, err
+	}
+	trials := make([]seenTrial, len(rows))
 	for i, row := range rows {
-		table = append(table, []string{fmt.Sprint(row.Sequence), row.ID, string(row.State), progress.Number(row.Value),
-			fmt.Sprint(row.Attempts), w.took(row), dash(hosts[i]), dash(why(row))})
+		trials[i] = seenTrial{Trial: progress.TrialOf(row), Parameters: row.Parameters, row: row}
+		if reported, has := latest[row.Sequence]; has {
+			trials[i].Intermediate = intermediateOf(reported)
+		}
+		if trials[i].Host, err = machineOf(attempts[row.Sequence]); err != nil {
+			return nil, err
+		}
 	}
-	if strings.Join(hosts, "") != "" {
-		return table
-	}
-	host := slices.Index(table[0], "HOST")
-	for i := range table {
-		table[i] = slices.Delete(table[i], host, host+1)
-	}
-	return table
-}
-
-// why is what a person is told beside a trial's state.
-func why(row record.Trial) string {
-	if row.Reason.Text != "" {
-		return row.Reason.Text
-	}
-	return progress.Lack(row)
-}
-
-func (w World) took(row record.Trial) string {
-	end := row.Ended
-	if end.IsZero() {
-		end = w.Now()
-	}
-	if row.Started.IsZero() {
-		return "-"
-	}
-	return progress.Span(end.Sub(row.Started).Round(time.Second))
+	return trials, nil
 }
 
 const addHelp = `trials add runs one more trial with parameters of your own. It takes a number and

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/perennial-ml/perennial/record"
@@ -26,17 +27,13 @@ const (
 )
 
 // explainWaits gives trials that wait a reason where the record has none, or has
-// one that says less than is known. The rows are in order of sequence and hold every
-// trial that is not over; idle is why nobody works on the experiment, if nobody does.
-func explainWaits(rows []record.Trial, e record.Experiment, idle trial.Reason) {
-	open := 0
+// one that says less than is known. open are the numbers, in order, of all trials of
+// the experiment that are not over; idle is why nobody works on it, if nobody does.
+func explainWaits(rows []record.Trial, e record.Experiment, idle trial.Reason, open []int) {
 	for i, row := range rows {
-		if row.State.Terminal() {
-			continue
-		}
-		open++
 		if row.State == trial.Waiting {
-			rows[i].Reason = explainWait(row.Reason, e, waitReason(e, idle, open))
+			before, _ := slices.BinarySearch(open, row.Sequence)
+			rows[i].Reason = explainWait(row.Reason, e, waitReason(e, idle, before+1))
 		}
 	}
 }

@@ -2,6 +2,7 @@ package progress
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -61,6 +62,23 @@ func Number(value *float64) string {
 		return "-"
 	}
 	return strconv.FormatFloat(*value, 'g', -1, 64)
+}
+
+// Short is a metric in a column, where six digits tell enough.
+func Short(value *float64) string {
+	full := Number(value)
+	switch {
+	case value == nil || len(full) <= 8:
+		return full
+	case *value == math.Trunc(*value) && math.Abs(*value) < 1e9:
+		return strconv.FormatFloat(*value, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(*value, 'g', 6, 64)
+}
+
+// AtStep is the last intermediate of a trial without a result, in a column.
+func AtStep(value *float64, step int64) string {
+	return fmt.Sprintf("%s (step %d)", Short(value), step)
 }
 
 // counts is how many trials there are in each state, as words.

@@ -24,7 +24,13 @@ type Snapshot struct {
 	Experiment record.Experiment
 	Open       []record.Trial // asked and not settled, by sequence
 	Changed    []record.Trial // state, reason or attempts differ from the last snapshot
+	// Reported is the last intermediate of each of the first Rows of Open that has any,
+	// by the trial's number.
+	Reported map[int]record.Metric
 }
+
+// Rows is how many open trials a Display has room for.
+const Rows = 8
 
 // Display shows an experiment from its start to its end. It is used by one
 // goroutine, and prints nothing that was not asked of it.

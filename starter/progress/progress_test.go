@@ -3,6 +3,7 @@ package progress
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,8 @@ func aSnapshot() Snapshot {
 			Reason: trial.Reason{Code: "runner-died", Text: "its runner died"}},
 		{Sequence: 3, ID: "fghij", State: trial.Waiting, Asked: noon.Add(-2 * time.Second), Reason: trial.Reason{Code: "no-gpu", Text: "all 4 GPUs are busy"}},
 	}
-	return Snapshot{Now: noon, Open: open, Changed: open[:1], Experiment: record.Experiment{
+	reported := map[int]record.Metric{2: {Value: `{"default": 0.5123, "loss": 1}`, Step: 7}}
+	return Snapshot{Now: noon, Open: open, Changed: open[:1], Reported: reported, Experiment: record.Experiment{
 		ID: "k3v9x2ab", Status: record.Running, MaxTrials: 10, Asked: 4, Driven: 10 * time.Minute,
 		Counts: map[trial.State]int{trial.Succeeded: 1, trial.Failed: 1, trial.Running: 1, trial.Waiting: 1},
 		Best:   &record.Best{Sequence: 0, TrialID: "zzzzz", Value: 0.974}}}
@@ -39,9 +41,9 @@ func TestATerminalShowsHowMuchIsDoneWhatRunsAndWhyOthersWait(t *testing.T) {
 		"  1 WAITING, 1 RUNNING, 1 SUCCEEDED, 1 FAILED",
 		"  best 0.974 by trial 0 (zzzzz); about 40m 0s left",
 		"",
-		"  TRIAL  ID     STATE    FOR    ATTEMPT  WHY",
-		"  2      abcde  RUNNING  1m 0s  2        its runner died",
-		"  3      fghij  WAITING  2s     0        all 4 GPUs are busy",
+		"  TRIAL  ID     STATE    METRIC           FOR    ATTEMPT  WHY",
+		"  2      abcde  RUNNING  0.5123 (step 7)  1m 0s  2        its runner died",
+		"  3      fghij  WAITING  -                2s     0        all 4 GPUs are busy",
 		"",
 	}, "\n"), out.String())
 }
@@ -125,5 +127,23 @@ func TestSpansHaveTwoUnits(t *testing.T) {
 	for want, d := range map[string]time.Duration{"0s": -time.Second, "59s": 59 * time.Second, "1m 1s": 61 * time.Second,
 		"2h 3m": 123 * time.Minute, "3d 1h": 73 * time.Hour} {
 		require.Equal(t, want, Span(d))
+	}
+}
+
+func TestASparkLineShowsTheCourseOfAnyNumberOfValues(t *testing.T) {
+	require.Equal(t, "▁▅█", Spark([]float64{0, 0.5, 1}, 10))
+	require.Equal(t, "▅▅", Spark([]float64{3, 3}, 10))
+	require.Empty(t, Spark(nil, 10))
+	require.Equal(t, "▁█", Spark([]float64{-math.MaxFloat64, math.MaxFloat64}, 10))
+	var many []float64
+	for n := range 1000 {
+		many = append(many, float64(n))
+	}
+	require.Equal(t, "▁▂▃▄▅▆▇█", Spark(many, 8))
+}
+
+func TestAColumnHasSixDigitsOfANumberThatHasMore(t *testing.T) {
+	for want, value := range map[string]float64{"0.974074": 0.9740740740740741, "12345678": 12345678, "1.23457e+09": 1234567890, "0.5": 0.5} {
+		require.Equal(t, want, Short(&value))
 	}
 }

@@ -6,12 +6,10 @@ import (
 	"strings"
 
 	"charm.land/lipgloss/v2"
+	"github.com/perennial-ml/perennial/metrics"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
 )
-
-// shown is how many open trials the table has room for.
-const shown = 8
 
 // Terminal is a Display that redraws one frame in place.
 type Terminal struct {
@@ -97,7 +95,7 @@ func (t *Terminal) frame(now Snapshot) []string {
 		lines = append(append(lines, ""), t.bold(table[0]))
 		lines = append(lines, table[1:]...)
 	}
-	if more := len(now.Open) - shown; more > 0 {
+	if more := len(now.Open) - Rows; more > 0 {
 		lines = append(lines, fmt.Sprintf("  and %d more: starter trials %s", more, t.id))
 	}
 	return lines
@@ -125,14 +123,27 @@ func (t *Terminal) bar(e record.Experiment) string {
 }
 
 func (t *Terminal) rows(now Snapshot) [][]string {
-	rows := [][]string{{"  TRIAL", "ID", "STATE", "FOR", "ATTEMPT", "WHY"}}
-	for _, open := range now.Open[:min(len(now.Open), shown)] {
+	rows := [][]string{{"  TRIAL", "ID", "STATE", "METRIC", "FOR", "ATTEMPT", "WHY"}}
+	for _, open := range now.Open[:min(len(now.Open), Rows)] {
 		since := open.Asked
 		if open.State == trial.Running {
 			since = open.Started
 		}
-		rows = append(rows, []string{fmt.Sprintf("  %d", open.Sequence), open.ID, string(open.State),
+		rows = append(rows, []string{fmt.Sprintf("  %d", open.Sequence), open.ID, string(open.State), reported(now, open),
 			Span(now.Now.Sub(since)), fmt.Sprint(open.Attempts), words(open.Reason)})
 	}
 	return rows
+}
+
+// reported is what a trial reported last.
+func reported(now Snapshot, open record.Trial) string {
+	last, has := now.Reported[open.Sequence]
+	if !has {
+		return "-"
+	}
+	line := metrics.Record{Value: last.Value}
+	if value, is := line.Default(); is {
+		return AtStep(&value, last.Step)
+	}
+	return AtStep(nil, last.Step)
 }
