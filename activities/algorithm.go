@@ -287,8 +287,8 @@ func (b *bell) forward(changed <-chan struct{}, closed <-chan struct{}) {
 func (r *round) propose(ctx context.Context, row record.Experiment, room int) (exhausted bool, err error) {
 	exhausted, err = r.ask(ctx, row, room)
 	switch {
-	case errors.Is(err, record.ErrStopping):
-		// A stop overtook the asks; the next look sees it.
+	case errors.Is(err, record.ErrStopping), errors.Is(err, record.ErrTimeOver):
+		// A stop or the end of its time overtook the asks; the next look sees it.
 		return false, nil
 	case errors.Is(err, errThinking):
 		text := fmt.Sprintf("the tuner has been at work on its next proposal since %s", r.since().Format(time.TimeOnly))
@@ -327,6 +327,8 @@ func (r *round) ask(ctx context.Context, row record.Experiment, room int) (exhau
 			return false, nil
 		case answer.Answer == tuners.Exhausted:
 			return true, r.Record.SetExhausted(ctx, row.ID, answer.applied)
+		case r.late(): // it took its time
+			return false, r.count(ctx)
 		}
 		if err := r.commit(ctx, row.ID, row.Asked+asked, answer.Proposal); err != nil {
 			return false, err

@@ -19,6 +19,7 @@ type Opening struct {
 	Paused      bool          `json:"paused"`
 	Resumed     bool          `json:"resumed,omitempty"` // while stopping: it goes on once it has stopped
 	Ending      bool          `json:"ending,omitempty"`  // early-stop: what was asked shall end
+	Late        bool          `json:"late,omitempty"`    // its time is over
 	Concurrency int           `json:"concurrency"`
 	Cursor      int64         `json:"cursor"`    // how far an earlier workflow has read
 	LastEvent   int64         `json:"lastEvent"` // events up to here are in the other fields
@@ -47,7 +48,7 @@ func (a *Activities) Open(ctx context.Context, id string) (Opening, error) {
 		return Opening{}, err
 	}
 	opening := Opening{
-		Known: true, Status: row.Status, Paused: row.Paused, Ending: row.Ending, Concurrency: row.Concurrency,
+		Known: true, Status: row.Status, Paused: row.Paused, Ending: row.Ending, Late: row.TimeOver(), Concurrency: row.Concurrency,
 		Cursor: row.Cursor, LastEvent: row.LastEvent,
 	}
 	config, err := a.config(row)

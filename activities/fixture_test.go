@@ -207,6 +207,7 @@ type scripted struct {
 	// submitting happens while Submit is under way.
 	submitting func()
 	reports    map[trial.Key]platforms.Report
+	listed     []platforms.Handle
 }
 
 func (s *scripted) Traits() platforms.Traits {
@@ -272,7 +273,25 @@ func (s *scripted) Poll(_ context.Context, handles []platforms.Handle) ([]platfo
 	return all, nil
 }
 
-func (s *scripted) List(context.Context, string) ([]platforms.Handle, error) { return nil, nil }
+func (s *scripted) List(context.Context, string) ([]platforms.Handle, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.listed, nil
+}
+
+// list has List answer so.
+func (s *scripted) list(handles ...platforms.Handle) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listed = handles
+}
+
+// report has Poll answer so for one run.
+func (s *scripted) report(key trial.Key, report platforms.Report) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reports[key] = report
+}
 
 func (s *scripted) Collect(_ context.Context, _ platforms.Handle, after platforms.Cursor) ([]metrics.Record, platforms.Cursor, error) {
 	return nil, after, nil

@@ -26,6 +26,8 @@ type RoundRequest struct {
 	Room int `json:"room"`
 	// NoMore is what the workflow believes about RoundAnswer.NoMore.
 	NoMore bool `json:"noMore,omitempty"`
+	// Late is what the workflow believes about RoundAnswer.Late.
+	Late bool `json:"late,omitempty"`
 	// Concern is the Standing's that the workflow knows.
 	Concern string `json:"concern,omitempty"`
 }
@@ -35,6 +37,8 @@ type RoundAnswer struct {
 	News   []News `json:"news"` // after the request's cursor
 	Cursor int64  `json:"cursor"`
 	NoMore bool   `json:"noMore,omitempty"` // no further trial will be asked unless a command changes that
+	// Late: the experiment's time is over, and no trial begins any more.
+	Late bool `json:"late,omitempty"`
 	// Standing is as new as the news.
 	Standing Standing `json:"standing"`
 }
@@ -47,6 +51,8 @@ type News struct {
 	Sequence int        `json:"sequence"`
 	Command  string     `json:"command,omitempty"` // name of the command, where it is one
 	Count    int        `json:"count,omitempty"`   // what set-concurrency sets
+	// Unbegun: the trial was interrupted because it came too late to begin.
+	Unbegun bool `json:"unbegun,omitempty"`
 }
 
 // Round waits until something that concerns the experiment came after the cursor,
@@ -76,8 +82,9 @@ type round struct {
 	RoundRequest
 	changed <-chan struct{}
 	tuner   *algorithm
-	began   time.Time // when the tuner began what it is still at; zero where it is not
-	counted time.Time // the experiment's clock is right up to here
+	began   time.Time         // when the tuner began what it is still at; zero where it is not
+	counted time.Time         // the experiment's clock is right up to here
+	row     record.Experiment // as looked at last
 }
 
 func (r *round) wait(ctx context.Context) (RoundAnswer, error) {
@@ -87,12 +94,13 @@ func (r *round) wait(ctx context.Context) (RoundAnswer, error) {
 		rung := r.tuner.bell.next()
 		answer, err := r.look(ctx)
 		concerned := ticked && answer.Standing.Concern() != r.Concern
-		if err != nil || len(answer.News) > 0 || answer.NoMore != r.NoMore || concerned {
+		if err != nil || len(answer.News) > 0 || answer.NoMore != r.NoMore || answer.Late != r.Late || concerned {
 			return answer, errors.Join(err, r.count(context.WithoutCancel(ctx)))
 		}
 		select {
 		case <-r.changed:
 		case <-rung:
+		case <-r.deadline():
 		case <-ticker.C:
 			ticked = true
 			err = r.count(ctx)
@@ -107,15 +115,14 @@ func (r *round) wait(ctx context.Context) (RoundAnswer, error) {
 
 // look reads the news and has the tuner fill what is free.
 func (r *round) look(ctx context.Context) (RoundAnswer, error) {
-	row, err := r.Record.Experiment(ctx, r.Experiment)
-	if err != nil {
+	if err := r.read(ctx); err != nil {
 		return RoundAnswer{}, err
 	}
 	news, err := r.Record.News(ctx, r.Experiment, r.Cursor)
 	if err != nil {
 		return RoundAnswer{}, err
 	}
-	noMore, err := r.fill(ctx, row, r.Room+freed(news))
+	noMore, err := r.fill(ctx, r.row, r.Room+freed(news))
 	if err != nil && len(news) == 0 {
 		return RoundAnswer{}, err
 	}
@@ -131,8 +138,40 @@ func (r *round) look(ctx context.Context) (RoundAnswer, error) {
 	if err != nil {
 		return RoundAnswer{}, err
 	}
+	answer.Late = r.row.TimeOver()
 	answer.Standing, err = r.standing(ctx, r.Experiment)
 	return answer, err
+}
+
+// read reads the experiment's row. That its time is over is durable before anybody
+// acts on it.
+func (r *round) read(ctx context.Context) (err error) {
+	if r.row, err = r.Record.Experiment(ctx, r.Experiment); err != nil || r.row.TimeOver() || !r.late() {
+		return err
+	}
+	if err = r.count(ctx); err == nil {
+		r.row, err = r.Record.Experiment(ctx, r.Experiment)
+	}
+	return err
+}
+
+// late tells whether the experiment's time is over by now, which the record may not
+// know yet.
+func (r *round) late() bool {
+	return r.row.MaxDuration > 0 && !r.row.Paused && r.left() <= 0
+}
+
+func (r *round) left() time.Duration {
+	return r.row.MaxDuration - r.row.Driven - time.Since(r.counted)
+}
+
+// deadline is when the experiment's time will be over; never where it is over, has
+// no end, or stands still.
+func (r *round) deadline() <-chan time.Time {
+	if r.row.MaxDuration == 0 || r.row.Paused || r.row.TimeOver() {
+		return nil
+	}
+	return time.After(r.left())
 }
 
 func answerOf(events []trial.Event, cursor int64, noMore bool) (RoundAnswer, error) {
@@ -149,7 +188,14 @@ func answerOf(events []trial.Event, cursor int64, noMore bool) (RoundAnswer, err
 
 func newsOf(event trial.Event) (News, error) {
 	news := News{Number: event.Number, Kind: event.Kind, Sequence: event.Sequence}
-	if event.Kind != trial.KindCommand {
+	switch event.Kind {
+	case trial.KindInterrupted:
+		var interrupted trial.Interrupted
+		err := json.Unmarshal(event.Data, &interrupted)
+		news.Unbegun = interrupted.Reason.Code == record.ReasonTimeOver
+		return news, err
+	case trial.KindCommand:
+	default:
 		return news, nil
 	}
 	var command trial.Command
@@ -199,8 +245,7 @@ func (r *round) fill(ctx context.Context, row record.Experiment, room int) (noMo
 // over tells whether one of the experiment's limits was reached.
 func over(row record.Experiment) bool {
 	return row.Exhausted || row.Ending ||
-		row.MaxTrials > 0 && row.Asked >= row.MaxTrials ||
-		row.MaxDuration > 0 && row.Driven >= row.MaxDuration
+		row.MaxTrials > 0 && row.Asked >= row.MaxTrials || row.TimeOver()
 }
 
 // count adds what passed since the last call to the experiment's clock, unless

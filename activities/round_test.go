@@ -121,6 +121,23 @@ func TestARoundSaysWhenThereWillBeNoMore(t *testing.T) {
 	}
 }
 
+func TestARoundReturnsWhenTheTimeIsOverAndAsksForNothingThatComesLater(t *testing.T) {
+	f := newFixtureWith(t, func(e *experiment.Experiment) { e.MaxDuration = 60 })
+	f.ask(2)
+	f.spend(time.Minute - 50*time.Millisecond)
+	answer := f.rounding(f.row().LastEvent, 0)
+	got := <-answer
+	require.True(t, got.Late)
+	require.True(t, got.NoMore)
+	require.True(t, f.row().TimeOver(), "it is on record before anybody acts on it")
+
+	f = newFixtureWith(t, func(e *experiment.Experiment) { e.MaxDuration = 60 })
+	f.spend(time.Minute - 50*time.Millisecond)
+	f.tuner = &patientTuner{meanwhile: func() { time.Sleep(100 * time.Millisecond) }} // it is time that passes
+	require.True(t, f.round(f.row().LastEvent, 1).Late)
+	require.Zero(t, f.row().Asked, "the tuner's answer came too late")
+}
+
 func (f *fixture) spend(d time.Duration) {
 	_, err := f.AddDriven(ctx, id, d)
 	require.NoError(f, err)

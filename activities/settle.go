@@ -20,8 +20,8 @@ const MaxFaults = 3
 type Settlement struct {
 	State       trial.State `json:"state,omitempty"`       // set when the trial is settled
 	Interrupted bool        `json:"interrupted,omitempty"` // it stays unsettled until its experiment is resumed
-	// Value and Reason tell more of a settled trial: its default metric, nil
-	// where there is none, and why it ended so.
+	// Value and Reason tell more: its default metric, nil where there is none, and
+	// why it ended so or was interrupted.
 	Value  *float64     `json:"value,omitempty"`
 	Reason trial.Reason `json:"reason,omitzero"`
 }
@@ -30,6 +30,9 @@ type Settlement struct {
 func settlementOf(row record.Trial) Settlement {
 	return Settlement{State: row.State, Value: row.Value, Reason: brief(row.Reason)}
 }
+
+// Unbegun tells whether the trial came too late to begin.
+func (s Settlement) Unbegun() bool { return s.Interrupted && s.Reason.Code == record.ReasonTimeOver }
 
 // Again tells whether the trial goes on with another attempt.
 func (s Settlement) Again() bool { return s.State == "" && !s.Interrupted }
@@ -48,6 +51,9 @@ func (a *Activities) Settle(ctx context.Context, key trial.Key) (Settlement, err
 	if row.Settled() {
 		return settlementOf(row), nil
 	}
+	if attempt.Outcome == record.OutcomeInterrupted {
+		return Settlement{Interrupted: true, Reason: attempt.Reason}, nil
+	}
 	verdict, err := a.judge(ctx, attempt)
 	if err != nil {
 		return Settlement{}, err
@@ -56,7 +62,7 @@ func (a *Activities) Settle(ctx context.Context, key trial.Key) (Settlement, err
 }
 
 // Dismiss settles a trial that shall end and has no attempt that could: by its
-// decision, or as interrupted where the experiment stops. Where the record wants
+// decision, or as interrupted where the experiment stops or its time is over. Where the record wants
 // neither, the trial goes on.
 func (a *Activities) Dismiss(ctx context.Context, id string, sequence int) (Settlement, error) {
 	row, err := a.Record.Trial(ctx, id, sequence)
@@ -68,12 +74,24 @@ func (a *Activities) Dismiss(ctx context.Context, id string, sequence int) (Sett
 	}
 	key := trial.Key{Experiment: id, Sequence: sequence}
 	intent, wanted, err := a.intent(ctx, trial.Key{Experiment: id, Sequence: sequence, Attempt: row.Attempts + 1})
-	if err != nil || !wanted {
+	if err != nil {
 		return Settlement{}, err
 	}
 	v := verdictOf(intent.Cause, trial.Reason{})
 	v.decision = "carried-out"
+	if !wanted {
+		late, err := a.timeOver(ctx, id)
+		if err != nil || !late {
+			return Settlement{}, err
+		}
+		v = verdict{outcome: record.OutcomeInterrupted, reason: record.TimeOver()}
+	}
 	return a.write(ctx, row, key, v)
+}
+
+func (a *Activities) timeOver(ctx context.Context, id string) (bool, error) {
+	row, err := a.Record.Experiment(ctx, id)
+	return row.TimeOver(), err
 }
 
 // DeclareLost gives up an attempt because a person said that it is lost. It may
@@ -212,7 +230,7 @@ func (a *Activities) write(ctx context.Context, row record.Trial, key trial.Key,
 		settlement.Ended = &ended
 		answer = Settlement{State: ended.State, Value: ended.Value, Reason: brief(ended.Reason)}
 	case record.OutcomeInterrupted:
-		settlement.Interrupted, answer.Interrupted = &trial.Interrupted{Reason: v.reason}, true
+		settlement.Interrupted, answer = &trial.Interrupted{Reason: v.reason}, Settlement{Interrupted: true, Reason: v.reason}
 	}
 	if err := a.Record.Settle(ctx, key, settlement); err != nil || v.outcome != record.OutcomeFault {
 		return answer, err

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/perennial-ml/perennial/experiment"
@@ -51,7 +52,8 @@ func (a *Activities) prepare(ctx context.Context, id string, config experiment.P
 // Begun is where a trial is that shall have an attempt.
 type Begun struct {
 	Settled *Settlement `json:"settled,omitempty"` // the trial has ended; nothing was begun
-	// Refused: the experiment stops, or it is decided that the trial shall end.
+	// Refused: the experiment stops or its time is over, or it is decided that the
+	// trial shall end.
 	// Nothing new was begun; Attempt, if not 0, may still run.
 	Refused bool `json:"refused,omitempty"`
 	Attempt int  `json:"attempt,omitempty"`
@@ -83,7 +85,7 @@ func (a *Activities) Begin(ctx context.Context, id string, sequence int) (Begun,
 	switch {
 	case errors.Is(err, record.ErrSettled):
 		return a.settled(ctx, id, sequence)
-	case errors.Is(err, record.ErrStopping), errors.Is(err, record.ErrDecided):
+	case errors.Is(err, record.ErrStopping), errors.Is(err, record.ErrDecided), errors.Is(err, record.ErrTimeOver):
 		begun.Refused = true
 		return begun, nil
 	case err != nil:
@@ -152,12 +154,12 @@ func (a *Activities) seeOff(ctx context.Context, platform Platform, key trial.Ke
 // trial has FAILED. While there is no room it asks again by itself: a try of
 // Temporal's each time would be a burden to it.
 func (a *Activities) submit(ctx context.Context, key trial.Key) (over bool, err error) {
-	for {
+	for denied := false; ; denied = true {
 		attempt, err := a.Record.Attempt(ctx, key)
 		if err != nil || attempt.Outcome != "" || attempt.Handle != nil {
 			return attempt.Outcome != "", err
 		}
-		err = a.submitUnlessUnwanted(ctx, key)
+		err = a.submitUnlessUnwanted(ctx, key, denied)
 		switch code := platforms.CodeOf(err); {
 		case err == nil:
 			return a.endGivenUp(ctx, key)
@@ -187,8 +189,9 @@ func (a *Activities) endGivenUp(ctx context.Context, key trial.Key) (givenUp boo
 }
 
 // submitUnlessUnwanted makes one try. What shall end is cancelled instead: then
-// no late Submit starts it, and the platform can tell that it is over.
-func (a *Activities) submitUnlessUnwanted(ctx context.Context, key trial.Key) error {
+// no late Submit starts it, and the platform can tell that it is over. denied says
+// that there was a try before and the platform had no room.
+func (a *Activities) submitUnlessUnwanted(ctx context.Context, key trial.Key, denied bool) error {
 	_, unwanted, err := a.intent(ctx, key)
 	switch {
 	case err != nil:
@@ -196,7 +199,14 @@ func (a *Activities) submitUnlessUnwanted(ctx context.Context, key trial.Key) er
 	case unwanted:
 		return a.CancelTrial(ctx, key)
 	}
-	if err := a.hold(ctx, key); err != nil {
+	row, err := a.Record.Experiment(ctx, key.Experiment)
+	if err != nil {
+		return err
+	}
+	if late, err := a.late(ctx, row, key, denied); err != nil || late {
+		return err
+	}
+	if err := a.hold(ctx, row, key); err != nil {
 		return err
 	}
 	if err := a.launch(ctx, key); err != nil {
@@ -206,12 +216,51 @@ func (a *Activities) submitUnlessUnwanted(ctx context.Context, key trial.Key) er
 	return a.CancelTrial(ctx, key)
 }
 
+// late gives up an attempt that has not begun when its experiment's time is over. Its
+// trial waits, and begins with another attempt if the experiment gets more time.
+func (a *Activities) late(ctx context.Context, row record.Experiment, key trial.Key, denied bool) (bool, error) {
+	if !row.TimeOver() {
+		return false, nil
+	}
+	begun, err := a.mayHaveBegun(ctx, key, denied)
+	if err != nil || begun {
+		return false, err
+	}
+	reason := record.TimeOver()
+	return true, a.Record.Settle(ctx, key, record.Settlement{
+		Outcome: record.OutcomeInterrupted, Reason: reason, Interrupted: &trial.Interrupted{Reason: reason},
+	})
+}
+
+// mayHaveBegun tells whether an attempt without a handle, or the one that it makes up
+// for, may have run: a platform may have accepted it before a crash.
+func (a *Activities) mayHaveBegun(ctx context.Context, key trial.Key, denied bool) (bool, error) {
+	attempt, err := a.Record.Attempt(ctx, key)
+	if err != nil || unanswered(attempt) {
+		return true, err
+	}
+	if before := key; key.Attempt > 1 {
+		before.Attempt--
+		if last, err := a.Record.Attempt(ctx, before); err != nil || last.Outcome == record.OutcomeFault {
+			return true, err
+		}
+	}
+	if denied && attempt.Reason.Code == submitReason+string(platforms.Exhausted) {
+		return false, nil
+	}
+	platform, err := a.platform(attempt.Platform)
+	if err != nil {
+		return true, err
+	}
+	known, err := platform.List(ctx, key.Experiment)
+	return slices.ContainsFunc(known, func(h platforms.Handle) bool { return h.Key == key }), err
+}
+
 // hold has no room for an attempt while its experiment is paused, unless a platform
 // may have accepted it already: then only another Submit can tell.
-func (a *Activities) hold(ctx context.Context, key trial.Key) error {
-	row, err := a.Record.Experiment(ctx, key.Experiment)
-	if err != nil || !row.Paused {
-		return err
+func (a *Activities) hold(ctx context.Context, row record.Experiment, key trial.Key) error {
+	if !row.Paused {
+		return nil
 	}
 	attempt, err := a.Record.Attempt(ctx, key)
 	if err != nil || unanswered(attempt) {

@@ -341,3 +341,68 @@ func TestAStopThatFoundNothingToEndWhileItWasSubmittedEndsItThen(t *testing.T) {
 	require.Eventually(t, func() bool { return f.platform.submitted() == 1 && len(f.platform.cancelled()) > len(before) }, patience, time.Millisecond)
 	require.Equal(t, trial.Intent{Cause: trial.CauseStop}, f.platform.cancelled()[1])
 }
+
+func TestAnAttemptWithoutRoomDoesNotBeginOnceTheExperimentsTimeIsOver(t *testing.T) {
+	f := newFixtureWith(t, func(e *experiment.Experiment) { e.MaxDuration = 60 })
+	f.ask(1)
+	key := f.begin(0)
+	f.platform.refuse(platforms.Errorf(platforms.Exhausted, "submit", "no room"))
+	over := make(chan error, 1)
+	go func() {
+		_, err := call[any](f, f.RunAttempt, key)
+		over <- err
+	}()
+	require.Eventually(t, func() bool { return f.platform.submitted() > 0 }, patience, time.Millisecond)
+	f.platform.report(key, platforms.Report{Phase: platforms.Absent})
+	f.spend(time.Minute)
+	require.NoError(t, <-over)
+	settlement, err := f.Activities.Settle(ctx, key)
+	require.NoError(t, err)
+	require.Equal(t, activities.Settlement{Interrupted: true, Reason: record.TimeOver()}, settlement)
+	require.Equal(t, trial.Waiting, f.row0().State)
+	require.Equal(t, record.TimeOver(), f.row0().Reason)
+
+	f.begins(0, record.ErrTimeOver)
+	f.command(trial.SetMaxDuration, "0")
+	f.begins(0, nil)
+}
+
+// begins tells with what error the trial's next attempt is refused.
+func (f *fixture) begins(n int, want error) {
+	f.Helper()
+	_, err := f.BeginAttempt(ctx, id, n, "scripted")
+	require.ErrorIs(f, err, want)
+}
+
+func TestAnAttemptThatAPlatformAcceptedBeforeACrashGoesOnAfterTheDeadline(t *testing.T) {
+	f := newFixtureWith(t, func(e *experiment.Experiment) { e.MaxDuration = 60 })
+	f.ask(2)
+	accepted, unknown := f.begin(0), f.begin(1)
+	f.spend(time.Minute)
+	f.platform.list(platforms.Handle{Platform: "scripted", Key: accepted})
+	f.platform.report(unknown, platforms.Report{Phase: platforms.Absent})
+	go call[any](f, f.RunAttempt, accepted) // ends with its test
+	require.Eventually(t, func() bool { return f.handle(accepted) != nil }, patience, time.Millisecond)
+	_, err := call[any](f, f.RunAttempt, unknown)
+	require.NoError(t, err)
+	require.Equal(t, 1, f.platform.submitted())
+}
+
+func TestATrialThatHasBegunGoesOnAfterAPlatformsFaultAlsoWhenTheTimeIsOver(t *testing.T) {
+	f := newFixtureWith(t, func(e *experiment.Experiment) { e.MaxDuration = 60 })
+	f.ask(2)
+	key := f.begin(0)
+	f.spend(time.Minute)
+	require.NoError(t, f.Store.Settle(ctx, key, record.Settlement{Outcome: record.OutcomeFault}))
+	require.Equal(t, 2, f.begin(0).Attempt)
+
+	begun, err := f.Begin(ctx, id, 1)
+	require.NoError(t, err)
+	require.True(t, begun.Refused)
+	settlement, err := f.Dismiss(ctx, id, 1)
+	require.NoError(t, err)
+	require.True(t, settlement.Unbegun())
+	answer := f.round(f.row().LastEvent-1, 1)
+	require.True(t, answer.Late)
+	require.True(t, answer.News[0].Unbegun, "its experiment keeps it for more time")
+}

@@ -146,9 +146,9 @@ type begun struct {
 }
 
 // BeginAttempt returns the trial's open attempt, or else makes the next one. It
-// refuses where nothing may be launched: ErrSettled, ErrStopping, or ErrDecided
-// while a decision to end the trial is open; with the last two it returns the
-// open attempt too, if there is one.
+// refuses where nothing may be launched: ErrSettled, ErrTimeOver where the trial
+// has not begun, ErrStopping, or ErrDecided while a decision to end the trial is
+// open; with the last two it returns the open attempt too, if there is one.
 func (s *Store) BeginAttempt(ctx context.Context, experiment string, n int, platform string) (Attempt, error) {
 	answer, err := change(ctx, s, func(t *transaction) (begun, error) {
 		c, err := t.newestCourse(trial.Key{Experiment: experiment, Sequence: n})
@@ -176,9 +176,15 @@ func (t *transaction) begin(c *course, platform string) (begun, error) {
 		return begun{c.attempt.Attempt, refusal}, nil
 	case refusal != nil:
 		return begun{refusal: refusal}, nil
+	case c.experiment.TimeOver() && !c.begun():
+		return begun{refusal: ErrTimeOver}, nil
 	}
 	return t.nextAttempt(c, platform)
 }
+
+// begun tells whether the trial has begun and goes on after a platform's fault. One
+// that was interrupted begins anew.
+func (c *course) begun() bool { return c.attempt != nil && c.attempt.Outcome != OutcomeInterrupted }
 
 func (t *transaction) refusal(c *course) (error, error) {
 	if c.experiment.Status == Stopping || c.experiment.Status == Stopped {

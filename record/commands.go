@@ -103,6 +103,7 @@ func (t *transaction) extend(e *experimentRow, command trial.Command) error {
 		err = wholeNumber(command, 1, func(n int64) { e.MaxTrials = int(n) })
 	case trial.SetMaxDuration:
 		err = wholeNumber(command, 0, func(n int64) { e.MaxDuration = seconds(n) })
+		err = errors.Join(err, t.explainTime(e))
 	case trial.SetSearchSpace:
 		err = t.setSearchSpace(e, command.Value)
 	case trial.AddTrial:
@@ -145,6 +146,9 @@ func (t *transaction) setSearchSpace(e *experimentRow, space json.RawMessage) er
 func (t *transaction) addTrial(e *experimentRow, parameters json.RawMessage) error {
 	if !isObject(parameters) {
 		return rejected("the parameters of a trial are an object")
+	}
+	if e.TimeOver() {
+		return rejected("the experiment's time is over, so the trial could not begin: first give it more with starter update max-duration")
 	}
 	_, err := t.ask(e, trial.Asked{Parameters: parameters, Source: trial.SourceCustomized})
 	return err

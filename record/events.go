@@ -185,7 +185,8 @@ type Ask struct {
 // Ask makes trials, all in one commit, and returns their asked events in the
 // given order. A trial that is on record already keeps what it has, and its event
 // is returned. A sequence number beyond the next one is a *RejectedError; a new trial
-// for an experiment that does not run, or shall end, is ErrStopping.
+// for an experiment that does not run, or shall end, is ErrStopping, for one whose
+// time is over ErrTimeOver.
 func (s *Store) Ask(ctx context.Context, experiment string, asks []Ask) ([]trial.Event, error) {
 	return change(ctx, s, func(t *transaction) ([]trial.Event, error) {
 		e, err := t.experiment(experiment)
@@ -210,6 +211,8 @@ func (t *transaction) askOnce(e *experimentRow, ask Ask) (trial.Event, error) {
 		return t.askedEvent(e.ID, ask.Sequence)
 	case e.Status != Running, e.Ending:
 		return trial.Event{}, ErrStopping
+	case e.TimeOver():
+		return trial.Event{}, ErrTimeOver
 	}
 	return t.ask(e, ask.Asked)
 }

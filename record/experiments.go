@@ -3,6 +3,7 @@ package record
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"time"
 
@@ -109,15 +110,20 @@ func (s *Store) SetCursor(ctx context.Context, experiment string, cursor int64) 
 	return s.edit(ctx, experiment, func(e *experimentRow) { e.Cursor = max(e.Cursor, cursor) })
 }
 
-// AddDriven adds to the time an experiment was driven and returns the sum.
+// AddDriven adds to the time an experiment was driven and returns the sum. When
+// that is all it may have, trials that have not begun are told why they wait.
 func (s *Store) AddDriven(ctx context.Context, experiment string, d time.Duration) (time.Duration, error) {
 	return change(ctx, s, func(t *transaction) (time.Duration, error) {
 		e, err := t.experiment(experiment)
 		if err != nil {
 			return 0, err
 		}
+		before := e.TimeOver()
 		e.Driven += d
-		return e.Driven, t.save(e)
+		if e.TimeOver() != before {
+			err = t.explainTime(e)
+		}
+		return e.Driven, errors.Join(err, t.save(e))
 	})
 }
 
@@ -199,6 +205,21 @@ func (t *transaction) reopen(e *experimentRow) error {
 		WHERE experiment = ? AND settled = 0 AND state = ?`,
 		string(trial.Waiting), e.ID, string(trial.UserCanceled))
 	e.move(trial.UserCanceled, trial.Waiting, int(waiting))
+	return errors.Join(err, t.explainTime(e))
+}
+
+// explainTime says of the trials that have not begun that the experiment's time is
+// over, or takes that back.
+func (t *transaction) explainTime(e *experimentRow) error {
+	var reason trial.Reason
+	known := ReasonTimeOver
+	if e.TimeOver() {
+		reason, known = TimeOver(), ""
+	}
+	_, err := t.exec(`UPDATE trials SET reason_code = ?, reason_text = ?
+		WHERE experiment = ? AND settled = 0 AND state = ? AND reason_code = ? AND NOT EXISTS (SELECT 1 FROM attempts a
+			WHERE a.experiment = trials.experiment AND a.sequence = trials.sequence AND a.outcome = '')`,
+		reason.Code, reason.Text, e.ID, string(trial.Waiting), known)
 	return err
 }
 

@@ -18,10 +18,12 @@ var (
 	ErrDamaged  = errors.New("the record is damaged")
 	// ErrFull goes away by itself once there is room again.
 	ErrFull = errors.New("no space is left on the disk that holds the record: free some, and it goes on by itself")
-	// ErrSettled, ErrStopping and ErrDecided say why nothing more may be launched.
+	// ErrSettled, ErrStopping, ErrDecided and ErrTimeOver say why nothing more may be launched.
 	ErrSettled  = errors.New("the trial has ended")
 	ErrStopping = errors.New("the experiment is stopping or has ended")
 	ErrDecided  = errors.New("the trial is to be ended")
+	// ErrTimeOver keeps trials that have not begun from beginning.
+	ErrTimeOver = errors.New("the experiment's time is over")
 	// ErrSuperseded is a word on a trial that a newer attempt has overtaken.
 	ErrSuperseded = errors.New("the trial has a newer attempt")
 )
@@ -83,6 +85,10 @@ type Experiment struct {
 	Workspaces []json.RawMessage `json:"workspaces,omitempty"`
 }
 
+// TimeOver tells whether the experiment has had all the time it may have: no trial
+// begins any more, and those that run go on to their end.
+func (e Experiment) TimeOver() bool { return e.MaxDuration > 0 && e.Driven >= e.MaxDuration }
+
 // Best is the best result so far.
 type Best struct {
 	Sequence int     `json:"sequence"`
@@ -116,6 +122,16 @@ func (t Trial) Settled() bool { return t.State.Terminal() && t.Reason.Code != Re
 // ReasonStopped is the reason code of a trial that was interrupted with its
 // experiment: it reads USER_CANCELED, stays unsettled, and runs again on resume.
 const ReasonStopped = "stopped"
+
+// ReasonTimeOver is the reason code of a trial that waits although its experiment's
+// time is over: it begins if that is raised.
+const ReasonTimeOver = "max-experiment-duration"
+
+// TimeOver is the reason for which such a trial waits.
+func TimeOver() trial.Reason {
+	return trial.Reason{Code: ReasonTimeOver, Text: "the experiment's time (maxExperimentDuration) was over before it began; " +
+		"starter update max-duration gives it more"}
+}
 
 // Outcome is how an attempt turned out; empty while it is open.
 type Outcome string

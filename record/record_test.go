@@ -211,6 +211,34 @@ func TestADoneExperimentGoesOnWhenALimitIsRaised(t *testing.T) {
 	}
 }
 
+func TestNothingBeginsOnceTheTimeIsOverAndWhatWaitsSaysSo(t *testing.T) {
+	f := newFixture(t)
+	f.ask(0)
+	f.ask(1)
+	running := f.begin(0)
+	f.spend(time.Minute)
+	require.Equal(t, TimeOver(), f.trial(1).Reason)
+	require.Equal(t, running, f.begin(0), "what has begun goes on")
+	_, err := f.BeginAttempt(context.Background(), exp, 1, "local")
+	require.ErrorIs(t, err, ErrTimeOver)
+	_, err = f.Ask(context.Background(), exp, []Ask{algorithmic(2)})
+	require.ErrorIs(t, err, ErrTimeOver)
+	_, err = f.try(trial.AddTrial, `{"x":1}`)
+	require.ErrorContains(t, err, "starter update max-duration")
+
+	f.command(trial.SetMaxDuration, "61")
+	require.True(t, f.trial(1).Reason.Zero())
+	f.begin(1)
+	f.command(trial.SetMaxDuration, "60")
+	require.True(t, f.trial(1).Reason.Zero(), "it has begun")
+}
+
+func (f *fixture) spend(d time.Duration) {
+	f.Helper()
+	_, err := f.AddDriven(context.Background(), exp, d)
+	require.NoError(f, err)
+}
+
 func TestAStoppedExperimentOnlyStoresLimits(t *testing.T) {
 	f := newFixture(t)
 	f.command(trial.Stop, "")

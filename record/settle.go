@@ -187,7 +187,7 @@ func (t *transaction) settleTrial(c *course, s Settlement, first bool) error {
 // would remember it, the trial does: it is interrupted already, or was resumed.
 func (c *course) interruptible() bool {
 	stopped := c.experiment.Status == Stopping || c.experiment.Status == Stopped
-	return c.attempt != nil || stopped && c.trial.State == trial.Waiting
+	return c.attempt != nil || (stopped || c.experiment.TimeOver()) && c.trial.State == trial.Waiting
 }
 
 func (t *transaction) end(c *course, ended trial.Ended) error {
@@ -207,8 +207,12 @@ func (t *transaction) end(c *course, ended trial.Ended) error {
 }
 
 func (t *transaction) interrupt(c *course, interrupted trial.Interrupted) error {
-	interrupted.Reason.Code = ReasonStopped
-	c.trial.State, c.trial.Reason, c.trial.Ended = trial.UserCanceled, interrupted.Reason, t.now
+	if interrupted.Reason.Code == ReasonTimeOver {
+		c.trial.State, c.trial.Reason = trial.Waiting, interrupted.Reason
+	} else {
+		interrupted.Reason.Code = ReasonStopped
+		c.trial.State, c.trial.Reason, c.trial.Ended = trial.UserCanceled, interrupted.Reason, t.now
+	}
 	return t.logValue(c.experiment, c.key(), trial.KindInterrupted, interrupted)
 }
 

@@ -36,9 +36,9 @@ func (e *experimentRun) forget(n int) {
 	e.Waiting = slices.DeleteFunc(e.Waiting, is)
 }
 
-// startWaiting starts as many trials as there are free slots.
+// startWaiting starts as many trials as there are free slots, in time.
 func (e *experimentRun) startWaiting() {
-	if e.Paused || e.Status != record.Running {
+	if e.Paused || e.Late || e.Status != record.Running {
 		return
 	}
 	free := min(e.Concurrency-len(e.Open), len(e.Waiting), maxChildren-e.started)

@@ -43,6 +43,7 @@ type State struct {
 	Paused      bool          `json:"paused,omitempty"`
 	Resumed     bool          `json:"resumed,omitempty"` // while stopping: it goes on once it has stopped
 	NoMore      bool          `json:"noMore,omitempty"`  // no further trials will be asked
+	Late        bool          `json:"late,omitempty"`    // the experiment's time is over: what waits does not begin
 	Concurrency int           `json:"concurrency"`
 	Cursor      int64         `json:"cursor"`  // events read
 	Known       int64         `json:"known"`   // events up to here were known from the record before they were read
@@ -167,7 +168,7 @@ func (e *experimentRun) open() (opening activities.Opening, err error) {
 		return opening, err
 	}
 	e.State = State{
-		Format: StateFormat, Status: opening.Status, Paused: opening.Paused, Resumed: opening.Resumed, Concurrency: opening.Concurrency,
+		Format: StateFormat, Status: opening.Status, Paused: opening.Paused, Resumed: opening.Resumed, Late: opening.Late, Concurrency: opening.Concurrency,
 		Cursor: opening.Cursor, Known: opening.LastEvent, Queues: opening.Queues,
 		Platforms: opening.Platforms, Searchable: opening.Searchable, Standing: opening.Standing,
 	}
@@ -228,7 +229,7 @@ func (e *experimentRun) assess() {
 
 func (e *experimentRun) round() (answer activities.RoundAnswer, err error) {
 	request := activities.RoundRequest{
-		Experiment: e.id, Cursor: e.Cursor, NoMore: e.NoMore,
+		Experiment: e.id, Cursor: e.Cursor, NoMore: e.NoMore, Late: e.Late,
 		Room: e.Concurrency - len(e.Open) - len(e.Waiting), Concern: e.Standing.Concern(),
 	}
 	err = workflow.ExecuteActivity(forLong(e.ctx, e.roundSummary()), do.Round, request).Get(e.ctx, &answer)
@@ -244,7 +245,7 @@ func (e *experimentRun) apply(answer activities.RoundAnswer) {
 			e.take(news)
 		}
 	}
-	e.Cursor, e.NoMore, e.Standing = answer.Cursor, answer.NoMore, answer.Standing
+	e.Cursor, e.NoMore, e.Late, e.Standing = answer.Cursor, answer.NoMore, answer.Late, answer.Standing
 }
 
 // overtake notes whether the last word on a stop that is under way is a resume.
@@ -267,6 +268,9 @@ func (e *experimentRun) take(news activities.News) {
 		e.again(news.Sequence)
 	case trial.KindEnded, trial.KindInterrupted:
 		e.forget(news.Sequence)
+		if news.Unbegun {
+			e.want(news.Sequence)
+		}
 	case trial.KindCommand:
 		e.obey(news)
 	}
@@ -282,7 +286,7 @@ func (e *experimentRun) finish() (finished bool, err error) {
 		status = record.Running
 	case e.Status == record.Stopping:
 		status = record.Stopped
-	case !e.NoMore || len(e.Waiting) > 0:
+	case !e.NoMore || len(e.Waiting) > 0 && !e.Late:
 		return false, nil
 	}
 	err = workflow.ExecuteLocalActivity(onRecord(e.ctx, "note that the experiment is "+string(status)), do.Finish, e.id, status, e.Cursor).Get(e.ctx, &finished)

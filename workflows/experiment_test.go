@@ -204,6 +204,54 @@ func TestAPlatformsFaultsAreForgivenUpToThreeInARow(t *testing.T) {
 	require.Equal(t, 2, b.logged(trial.KindEnded), "algorithms see no fault")
 }
 
+func TestNoTrialBeginsOnceTheExperimentsTimeIsOver(t *testing.T) {
+	b := newBench(t, settings{concurrency: 2, duration: 1, behaviour: `{"duration": 0.7, "final": 1}`})
+	require.Equal(t, record.Done, b.drive().Status)
+	require.Equal(t, same(trial.Succeeded, 4), b.states(), "the two that ran at the deadline went on to their end")
+	b.allBeganInTime()
+}
+
+// allBeganInTime says that no trial was begun after the deadline.
+func (b *bench) allBeganInTime() {
+	b.Helper()
+	row := b.experiment()
+	for _, begun := range b.trials() {
+		require.True(b, begun.Started.Before(row.Created.Add(row.MaxDuration)), "trial %d began late", begun.Sequence)
+	}
+}
+
+func TestWhatWasAskedAndHadNotBegunInTimeBeginsWhenThereIsMore(t *testing.T) {
+	b := newBench(t, settings{concurrency: 1, trials: 1, duration: 1, behaviour: `{"duration": 1.5, "final": 1}`})
+	b.command(trial.AddTrial, `{"x": 0.1}`)
+	b.command(trial.AddTrial, `{"x": 0.2}`)
+	require.Equal(t, record.Done, b.drive().Status)
+	require.Equal(t, []trial.State{trial.Succeeded, trial.Waiting}, b.states())
+	require.Equal(t, record.TimeOver(), b.trials()[1].Reason)
+	require.Zero(t, b.trials()[1].Attempts)
+
+	b.command(trial.SetMaxDuration, "600")
+	require.Equal(t, record.Done, b.drive().Status)
+	require.Equal(t, same(trial.Succeeded, 2), b.states())
+	require.Equal(t, `{"x":0.2}`, string(b.trials()[1].Parameters))
+}
+
+func TestMoreTimeLetsThoseBeginThatWaitWhileOthersRun(t *testing.T) {
+	b := newBench(t, settings{concurrency: 1, trials: 1, duration: 1, behaviour: `{"duration": 60, "final": 1, "rules": [{"trials": [1], "duration": 0.05}]}`})
+	b.command(trial.AddTrial, `{"x": 0.1}`)
+	b.command(trial.AddTrial, `{"x": 0.2}`)
+	b.meanwhile(func() {
+		b.until(func() bool { return len(b.trials()) == 2 && b.trials()[1].Reason == record.TimeOver() })
+		b.command(trial.SetConcurrency, "2")
+		b.until(func() bool { return b.experiment().Cursor == b.experiment().LastEvent })
+		require.Zero(t, b.trials()[1].Attempts)
+		b.command(trial.SetMaxDuration, "600")
+		b.await(trial.Succeeded, 1)
+		b.command(trial.EarlyStopCommand, "")
+	})
+	require.Equal(t, record.Done, b.drive().Status)
+	require.Equal(t, []trial.State{trial.EarlyStopped, trial.Succeeded}, b.states())
+}
+
 func TestAFailedTrialIsAResultLikeAnother(t *testing.T) {
 	b := newBench(t, settings{concurrency: 1, trials: 2, behaviour: `{"rules": [{"trials": [0], "exitCode": 3}]}`})
 	require.Equal(t, record.Done, b.drive().Status)

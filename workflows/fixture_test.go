@@ -55,6 +55,7 @@ type bench struct {
 // settings are an experiment's.
 type settings struct {
 	concurrency, trials int
+	duration            experiment.Seconds // 0: unlimited
 	tuner, assessor     experiment.Algorithm
 	space               string
 	behaviour           string // of the platform, JSON
@@ -101,7 +102,7 @@ func config(t *testing.T, s settings) string {
 		s.space = `{"x": {"_type": "uniform", "_value": [0, 1]}}`
 	}
 	e := experiment.Experiment{
-		Format: experiment.Format, Name: "bench", SearchSpace: json.RawMessage(s.space), Concurrency: s.concurrency, MaxTrials: s.trials,
+		Format: experiment.Format, Name: "bench", SearchSpace: json.RawMessage(s.space), Concurrency: s.concurrency, MaxTrials: s.trials, MaxDuration: s.duration,
 		Tuner: s.tuner, Platforms: []experiment.Platform{{Name: fake.Name, Command: "true", Options: json.RawMessage(s.behaviour)}},
 	}
 	if s.assessor.Name != "" {

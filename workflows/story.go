@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -138,6 +139,8 @@ func (e *experimentRun) words() string {
 		words[0] = string(e.Status) + ": " + words[0]
 	case e.Paused:
 		words = append(words, "paused: nothing new starts")
+	case e.Late:
+		words = append(words, "its time is over: nothing new starts")
 	case !e.Standing.Reason.Zero():
 		words = append(words, "nothing new starts: "+e.Standing.Reason.Text)
 	}
@@ -206,7 +209,10 @@ func (t *trialRun) conclude(settlement activities.Settlement) error {
 		return nil
 	}
 	state := settlement.State
-	if settlement.Interrupted {
+	switch {
+	case settlement.Unbegun():
+		state = trial.Waiting
+	case settlement.Interrupted:
 		state = trial.UserCanceled
 	}
 	updates := []temporal.SearchAttributeUpdate{trialStatus.ValueSet(string(state))}
@@ -219,10 +225,10 @@ func (t *trialRun) conclude(settlement activities.Settlement) error {
 // ending puts a settlement into words, such as "FAILED: the command exited with
 // code 3".
 func ending(settlement activities.Settlement) string {
-	words := string(settlement.State)
 	if settlement.Interrupted {
-		words = "stopped with its experiment; resume runs it again"
+		return cmp.Or(settlement.Reason.Text, "stopped with its experiment; resume runs it again")
 	}
+	words := string(settlement.State)
 	if settlement.Value != nil {
 		words += " with " + number(*settlement.Value)
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -69,6 +70,32 @@ func TestMaxTrialDurationIsKeptWhileNobodyWatches(t *testing.T) {
 	require.Equal(t, "max-trial-duration", h.Trial(id, 0).Reason.Code)
 	require.Equal(t, 1, run.Wait(Patience), "no trial succeeded")
 	h.RequireNothingLeft()
+}
+
+func TestNoTrialBeginsAfterMaxExperimentDuration(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	plan := Plan{Trials: 50, Concurrency: 2, Steps: "12", Pause: "0.5", More: "maxExperimentDuration: 8s\n"}
+	run := h.Follow(h.Experiment(plan))
+	id := run.ID()
+	require.Equal(t, "DONE", run.Finished(Patience).Status)
+	rows := h.Trials(id)
+	for _, row := range rows {
+		require.Equal(t, "SUCCEEDED", row.State, "what ran at the deadline went on to its end")
+		// The first two take six seconds and more, the second two as long again.
+		require.Less(t, row.began(t).Sub(rows[0].began(t)), 11*time.Second, "trial %d", row.Sequence)
+	}
+	require.Zero(t, h.Run("update", "max-duration", id, "1m").Code)
+	h.AwaitRunning(id, 2)
+	h.Must("stop", id, "--early-stop")
+	h.RequireNothingLeft()
+}
+
+func (r Trial) began(t *testing.T) time.Time {
+	require.NotNil(t, r.Start)
+	began, err := time.Parse(time.RFC3339Nano, *r.Start)
+	require.NoError(t, err)
+	return began
 }
 
 func TestATrialThatIgnoresTERMIsKilledWithAllItStarted(t *testing.T) {

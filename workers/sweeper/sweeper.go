@@ -103,10 +103,10 @@ func (s *Sweeper) drive(ctx context.Context, row record.Experiment) error {
 	if err != nil {
 		return err
 	}
-	// Those without an attempt wait for a slot, most of them, or for a resume;
+	// Those without an attempt wait for a slot, most of them, for a resume or for time;
 	// the oldest may have lost their workflow before they were submitted.
 	for i, n := range waiting {
-		if !live[n] && (i >= row.Concurrency || row.Paused) {
+		if !live[n] && (i >= row.Concurrency || row.Paused || row.TimeOver()) {
 			continue
 		}
 		if err := s.driveTrial(ctx, row, n); err != nil {
