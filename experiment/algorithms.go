@@ -184,7 +184,8 @@ func (r *reader) named(v *values, p purpose, made Algorithm) string {
 	}
 	node := v.at("name")
 	if strings.EqualFold(written, "NetworkMorphism") {
-		r.fault(node, "NetworkMorphism searches architectures, which is not supported", "")
+		r.fault(node, "NetworkMorphism searches architectures, which is not supported",
+			"search what describes yours, such as depth and widths, with TPE or Evolution")
 		return ""
 	}
 	made.Name = canonicalName(written, p.names)

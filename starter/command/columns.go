@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// columns are results as a table: parameters, metric keys, reward, trialJobId.
+// columns are results as a table with NNI's columns: parameters, metric keys, reward,
+// trialJobId, intermediate.
 type columns struct {
 	heads []string
 	rows  [][]string
@@ -20,24 +21,52 @@ type field struct{ name, text string }
 func newColumns(results []result) columns {
 	var parameters, reported []string
 	flat := make([][2][]field, len(results))
+	var fixed []string
 	for i, found := range results {
-		flat[i] = [2][]field{flatten("", found.parameter), metricFields(found.value)}
+		flat[i] = [2][]field{fields("parameter", found.parameter), metricFields(found.value)}
 		parameters = extend(parameters, flat[i][0])
 		reported = extend(reported, flat[i][1])
+		fixed = extend(fixed, found.fixed())
 	}
-	table := columns{heads: append(append(slices.Clone(parameters), distinct(reported, parameters)...), "reward", "trialJobId")}
+	fixed = inOrder(fixed)
+	table := columns{heads: slices.Concat(parameters, distinct(reported, parameters), fixed)}
 	for i, found := range results {
-		row := append(pick(parameters, flat[i][0]), pick(reported, flat[i][1])...)
-		table.rows = append(table.rows, append(row, found.reward, found.trial))
+		row := slices.Concat(pick(parameters, flat[i][0]), pick(reported, flat[i][1]), pick(fixed, found.fixed()))
+		table.rows = append(table.rows, row)
 	}
 	return table
 }
+
+// fixedNames are columns of every export, where they mean something.
+var fixedNames = []string{"reward", "trialJobId", "intermediate"}
+
+// inOrder is those of fixedNames that are among names; trialJobId always is.
+func inOrder(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(fixedNames), func(name string) bool {
+		return name != "trialJobId" && !slices.Contains(names, name)
+	})
+}
+
+// fixed is the reward of a metric that is no object, the trial's id and, where
+// somebody asked for them, the intermediate results as a JSON list.
+func (r result) fixed() []field {
+	all := []field{{"trialJobId", r.trial}}
+	if !isObject(r.value) {
+		all = append(all, field{"reward", r.reward})
+	}
+	if r.intermediate != nil {
+		all = append(all, field{"intermediate", "[" + strings.Join(r.intermediate, ",") + "]"})
+	}
+	return all
+}
+
+func isObject(value string) bool { return strings.HasPrefix(strings.TrimSpace(value), "{") }
 
 // distinct renames metric keys that are also parameters or fixed columns.
 func distinct(reported, parameters []string) []string {
 	names := slices.Clone(reported)
 	for i, name := range names {
-		if slices.Contains(parameters, name) || name == "reward" || name == "trialJobId" {
+		if slices.Contains(parameters, name) || slices.Contains(fixedNames, name) {
 			names[i] = "metric/" + name
 		}
 	}
@@ -64,10 +93,10 @@ func pick(names []string, fields []field) []string {
 // metricFields are the keys of a metric that is an object; any other metric is
 // its reward alone.
 func metricFields(value string) []field {
-	if !strings.HasPrefix(strings.TrimSpace(value), "{") {
+	if !isObject(value) {
 		return nil
 	}
-	return flatten("", strict(value))
+	return fields("", strict(value))
 }
 
 var wordOfPython = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?Infinity|NaN`)
@@ -82,37 +111,63 @@ func strict(value string) json.RawMessage {
 	}))
 }
 
-// nonFiniteDefault is the default metric where it is NaN or an infinity, else empty.
-func nonFiniteDefault(value string) string {
-	fields := flatten("default/", json.RawMessage(strings.TrimSpace(value)))
-	if strings.HasPrefix(strings.TrimSpace(value), "{") {
-		fields = metricFields(value)
-	}
-	for _, f := range fields {
-		if f.name == "default" && (f.text == "NaN" || strings.TrimPrefix(f.text, "-") == "Infinity") {
-			return f.text
-		}
+// nonFinite is a metric that is NaN or an infinity, else empty.
+func nonFinite(value string) string {
+	if text := strings.TrimSpace(value); text == "NaN" || strings.TrimPrefix(text, "-") == "Infinity" {
+		return text
 	}
 	return ""
 }
 
-// flatten lists an object's members in the order of the text, nested ones as
-// "outer/inner". Numbers keep their digits; lists stay JSON.
+// fields lists an object's members in the order of the text. Numbers keep their
+// digits; lists and objects, such as a nested choice, stay JSON. What is no object
+// is one field.
+func fields(name string, text json.RawMessage) []field {
+	inside, ok := members(text)
+	if !ok {
+		return []field{{name, cell(text)}}
+	}
+	var all []field
+	for _, m := range inside {
+		all = append(all, field{m.name, cell(m.value)})
+	}
+	return all
+}
+
+// flatten is fields with nested objects taken apart, as "outer/inner".
 func flatten(prefix string, text json.RawMessage) []field {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
+	inside, ok := members(text)
+	if !ok {
 		return []field{{strings.TrimSuffix(prefix, "/"), cell(text)}}
 	}
-	var fields []field
-	for decoder.More() {
-		key, err := decoder.Token()
-		var member json.RawMessage
-		if err != nil || decoder.Decode(&member) != nil {
-			return fields
-		}
-		fields = append(fields, flatten(prefix+key.(string)+"/", member)...)
+	var all []field
+	for _, m := range inside {
+		all = append(all, flatten(prefix+m.name+"/", m.value)...)
 	}
-	return fields
+	return all
+}
+
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// members reads an object in the order of its text, as far as it can be read; false
+// where it is none.
+func members(text json.RawMessage) (all []member, ok bool) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
+		return nil, false
+	}
+	for decoder.More() {
+		name, err := decoder.Token()
+		var value json.RawMessage
+		if err != nil || decoder.Decode(&value) != nil {
+			break
+		}
+		all = append(all, member{name.(string), value})
+	}
+	return all, true
 }
 
 // cell is a JSON value as a cell: strings without quotes, null as nothing.

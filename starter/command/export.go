@@ -22,8 +22,9 @@ import (
 const exportHelp = `export writes the results of an experiment as NNI's nnictl did: each trial with a
 final result, its parameters, and what it reported, as the JSON strings it sent.
 
-CSV has a column for each parameter (nested choices as "outer/inner"), one for
-each key of the metric, the default metric as "reward", and "trialJobId".`
+CSV has a column for each parameter (a nested choice as one, in JSON), one for each
+key of a metric that is an object, "reward" for a metric that is a number,
+"trialJobId", and with --intermediate a list of those in JSON, "intermediate".`
 
 // exportChoice is what export shall write, and where.
 type exportChoice struct {
@@ -71,7 +72,7 @@ type result struct {
 	parameter    json.RawMessage
 	value        string
 	intermediate []string // nil where nobody asked for it
-	reward       string   // the default metric, NaN and infinities too; empty where it is no number
+	reward       string   // the default metric, NaN and infinities too where it is no object; else empty
 	trial        string
 }
 
@@ -108,7 +109,7 @@ func (r reader) results(ctx context.Context, id string, want exportChoice) ([]re
 		if row.Value != nil {
 			found.reward = progress.Number(row.Value)
 		} else {
-			found.reward = nonFiniteDefault(row.Final)
+			found.reward = nonFinite(row.Final)
 		}
 		if want.intermediate {
 			if found.intermediate, err = r.reported(ctx, row); err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/perennial-ml/perennial/metrics"
@@ -60,7 +61,7 @@ func TestExportWritesAFileInOneStep(t *testing.T) {
 	require.Equal(t, ExitDone, s.run("export", anID, "--format", "csv", "--file", file))
 	content, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.Contains(t, string(content), "reward,trialJobId\n")
+	require.Contains(t, string(content), ",trialJobId\n")
 	entries, err := os.ReadDir(filepath.Dir(file))
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
@@ -89,9 +90,38 @@ func TestCSVKeepsNaNAndInfinitiesAndWhatFollowsThem(t *testing.T) {
 		story.ends(key, trial.Ended{State: trial.Succeeded})
 	}
 	require.Equal(t, ExitDone, s.run("export", anID, "--format", "csv"), s.err.String())
-	require.Contains(t, s.out.String(), "x,default,a,b,reward,trialJobId\n1,Infinity,NaN,is NaN,Infinity,xlqz5\n1,,,,NaN,byg07\n1,,,,,")
+	require.Contains(t, s.out.String(), "x,default,a,b,reward,trialJobId\n1,Infinity,NaN,is NaN,,xlqz5\n1,,,,NaN,byg07\n1,,,,,")
 	require.Equal(t, ExitBadInput, s.run("export", anID, "--file", "/nowhere/results.json"))
 	require.Contains(t, s.err.String(), "error: write /nowhere/results.json: no such file or directory\n")
+}
+
+func TestCSVHasNNIsColumns(t *testing.T) {
+	s := newStage(t)
+	story := s.accepted(anID)
+	for n, parameters := range []string{`{"net": {"_name": "A", "k": 5.0}, "x": [1, 2]}`, `{"net": {"_name": "B"}, "x": null}`} {
+		story.asks(n, parameters)
+		key := story.runs(n)
+		story.reports(key, 1, metrics.Periodical, `{"default": 0.5}`)
+		story.reports(key, 2, metrics.Final, `{"default": 1, "shape": {"w": NaN}}`)
+		story.ends(key, trial.Ended{State: trial.Succeeded, Value: number(1)})
+	}
+	require.Equal(t, ExitDone, s.run("export", anID, "--format", "csv", "--intermediate"), s.err.String())
+	require.Equal(t, strings.Join([]string{
+		`net,x,default,shape,trialJobId,intermediate`,
+		`"{""_name"": ""A"", ""k"": 5.0}","[1, 2]",1,"{""w"": ""NaN""}",xlqz5,"[{""default"": 0.5},{""default"": 1, ""shape"": {""w"": NaN}}]"`,
+		`"{""_name"": ""B""}",,1,"{""w"": ""NaN""}",byg07,"[{""default"": 0.5},{""default"": 1, ""shape"": {""w"": NaN}}]"`,
+	}, "\n")+"\n", s.out.String())
+}
+
+func TestCSVHasAColumnForABatchOfPlainValues(t *testing.T) {
+	s := newStage(t)
+	story := s.accepted(anID)
+	story.asks(0, `16`)
+	key := story.runs(0)
+	story.reports(key, 1, metrics.Final, `0.5`)
+	story.ends(key, trial.Ended{State: trial.Succeeded, Value: number(0.5)})
+	require.Equal(t, ExitDone, s.run("export", anID, "--format", "csv"), s.err.String())
+	require.Equal(t, "parameter,reward,trialJobId\n16,0.5,xlqz5\n", s.out.String())
 }
 
 func TestATrialThatSucceededWithoutANumberSaysSo(t *testing.T) {

@@ -18,6 +18,7 @@ func TestWhatCannotRunIsFoundBeforeAnythingStarts(t *testing.T) {
 	broken := t.TempDir()
 	for name, text := range map[string]string{
 		"needs.py": "import no_such_package", "syntax.py": "def f(:\n", "raises.py": "raise RuntimeError('not today')", "plain.py": "class Mine: pass",
+		"old.py": "import nni.msg_dispatcher_base", "older.py": "import nni.metis_tuner", "gone.py": "import nni.platform",
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(broken, name), []byte(text), 0o644))
 	}
@@ -41,6 +42,10 @@ func TestWhatCannotRunIsFoundBeforeAnythingStarts(t *testing.T) {
 			{"assessor", *class("Climber", ""), "Climber is no assessor: it must inherit nni.assessor.Assessor", ""},
 			{"tuner", mine("nowhere.Mine", "null"), "there is no module nowhere in " + broken, "is it spelled as its file is?"},
 			{"tuner", mine("needs.Mine", "null"), "module needs needs no_such_package", "pip install no_such_package"},
+			{"tuner", mine("old.Mine", "null"), "module old needs nni.msg_dispatcher_base",
+				"nni.msg_dispatcher_base is of nni 1.x, and this is nni 3.0, which has it as nni.runtime.msg_dispatcher_base"},
+			{"tuner", mine("older.Mine", "null"), "module older needs nni.metis_tuner", "which has it as nni.algorithms.hpo.metis_tuner"},
+			{"tuner", mine("gone.Mine", "null"), "module gone needs nni.platform", "nni.platform is of nni 1.x, and this is nni 3.0"},
 			{"tuner", mine("syntax.Mine", "null"), broken + "/syntax.py:1: ", ""},
 			{"tuner", mine("raises.Mine", "null"), "importing raises fails: RuntimeError: not today", ""},
 			{"tuner", mine("plain.Mine", "null"), "Mine is no tuner: it must inherit nni.tuner.Tuner", ""},
@@ -65,7 +70,7 @@ func TestWhatCannotRunIsFoundBeforeAnythingStarts(t *testing.T) {
 // the later ones find out does not depend on its release.
 func cases(t *testing.T) int {
 	if strings.HasSuffix(t.Name(), "3.0") {
-		return 15
+		return 18
 	}
 	return 5
 }

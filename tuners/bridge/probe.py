@@ -3,6 +3,7 @@ what would be right. Nothing is constructed. PERENNIAL_PROBE is {kind, name, cla
 codeDirectory, classArgs}; the answer is a JSON object on file descriptor 5, empty where all
 is well."""
 import importlib
+import importlib.util
 import inspect
 import json
 import os
@@ -43,7 +44,26 @@ def nni():
         raise Wrong("runs in NNI's own dispatcher, and nni cannot be imported: %s" % error, pip(error)) from error
 
 
+def other_release(name):
+    """Where this release of nni has a module that another one had elsewhere: 2.0 moved them."""
+    rest = name[len("nni."):]
+    old = not rest.startswith(("runtime.", "algorithms.", "tools."))
+    places = ["nni.runtime." + rest, "nni.algorithms.hpo." + rest, "nni.tools." + rest] if old else ["nni." + rest.split(".")[-1]]
+    here = next((place for place in places if there(place)), None)
+    return "%s is of nni %s, and this is nni %s%s" % (
+        name, "1.x" if old else "2.x or 3.0", sys.modules["nni"].__version__, ", which has it as " + here if here else "")
+
+
+def there(module):
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ImportError:
+        return False
+
+
 def pip(error):
+    if (getattr(error, "name", None) or "").startswith("nni."):
+        return other_release(error.name)
     name = (getattr(error, "name", None) or "").split(".")[0]
     return "%s -m pip install %s" % (sys.executable, PIP.get(name, name)) if name else ""
 
