@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -53,41 +54,56 @@ type Loaded struct {
 // that the experiment names, and at nothing else outside. The error is Faults and
 // holds every fault there is; no secret of the file is in its text.
 func Load(path string, build Build) (*Loaded, error) {
-	content, err := readLimited(path, maxYAML)
+	content, err := ReadFile(path, maxYAML)
 	if err != nil {
 		return nil, Faults{{File: path, Message: err.Error(), Hint: hintFor(err)}}
 	}
 	return Parse(path, content, build)
 }
 
-var errDirectory = errors.New("is a directory")
+var (
+	errDirectory = errors.New("is a directory")
+	errSilent    = errors.New("is a pipe that nobody writes to")
+)
 
 func hintFor(err error) string {
 	switch {
 	case errors.Is(err, errDirectory):
 		return "name the experiment file in it"
+	case errors.Is(err, errSilent):
+		return "name a file, or a pipe whose writer has begun, such as <(command)"
 	case errors.Is(err, os.ErrNotExist):
 		return "`starter init` writes an experiment file to begin with"
 	}
 	return ""
 }
 
-// readLimited reads at most a byte more than the limit. Its errors continue a
-// sentence that begins with the file's name.
-func readLimited(path string, limit int64) ([]byte, error) {
-	file, err := os.Open(path)
+// ReadFile reads at most a byte more than the limit, and does not wait for a writer
+// where the file is a pipe. Its errors continue a sentence that begins with the file's
+// name.
+func ReadFile(path string, limit int64) ([]byte, error) {
+	file, err := openAtOnce(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot be read: %w", reason(err))
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err == nil && info.IsDir() {
+	info, err := file.Stat()
+	if err == nil && info.IsDir() {
 		return nil, errDirectory
 	}
 	content, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err != nil {
 		return nil, fmt.Errorf("cannot be read: %w", reason(err))
 	}
+	if len(content) == 0 && info != nil && info.Mode()&os.ModeNamedPipe != 0 {
+		return nil, errSilent
+	}
 	return content, nil
+}
+
+// openAtOnce opens a file without waiting for somebody to write to a pipe.
+func openAtOnce(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
 // Parse is Load for content that stands, or would stand, at path.

@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 
@@ -82,7 +81,7 @@ func (r *reader) fileReference(n *yaml.Node, path string) {
 	if !filepath.IsAbs(path) {
 		absolute = filepath.Join(r.directory, path)
 	}
-	file, err := os.Open(absolute)
+	file, err := openAtOnce(absolute)
 	if err != nil {
 		r.fault(n, fmt.Sprintf("the file %s cannot be read: %v", quoted(path), reason(err)), "it was looked for at "+absolute)
 		return

@@ -131,7 +131,7 @@ func (r *reader) spaceFile(top *values) *space {
 		return nil
 	}
 	node := top.at("searchSpaceFile")
-	content, err := readLimited(path, maxJSON)
+	content, err := ReadFile(path, maxJSON)
 	if err == nil && len(content) > maxJSON {
 		err = fmt.Errorf("is larger than %d MiB", maxJSON>>20)
 	}

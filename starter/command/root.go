@@ -3,7 +3,10 @@ package command
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -30,12 +33,44 @@ Flags:
 "{{.CommandPath}} COMMAND --help" says more about a command.{{end}}
 `
 
-// Main runs the command that world.Args names and returns its exit code.
+// Main runs the command that world.Args names and returns its exit code. Once ctx
+// ends, the command has a moment to say how things stand; whatever it waits for then,
+// Main returns without it.
 func Main(ctx context.Context, world World) int {
-	root := world.root()
-	err := root.ExecuteContext(ctx)
-	world.printError(err)
+	world.hosting = &atomic.Bool{}
+	ended := make(chan error, 1)
+	go func() { ended <- world.root().ExecuteContext(ctx) }()
+	select {
+	case err := <-ended:
+		return world.verdict(err)
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-ended:
+		return world.verdict(err)
+	case <-time.After(world.farewell()):
+		fmt.Fprintln(world.Err, "interrupted")
+		return ExitDetached
+	}
+}
+
+func (w World) verdict(err error) int {
+	w.printError(err)
 	return codeOf(err)
+}
+
+// How long a command may go on once it is interrupted: one that is the host ends its
+// workers and its server in order.
+const (
+	commandEnds = 900 * time.Millisecond
+	hostEnds    = 6 * time.Second
+)
+
+func (w World) farewell() time.Duration {
+	if w.hosting.Load() {
+		return hostEnds
+	}
+	return commandEnds
 }
 
 func (w World) root() *cobra.Command {

@@ -173,6 +173,7 @@ func (w World) host(ctx context.Context, how following) (host Host, hosted <-cha
 }
 
 func (w World) serveHere(ctx context.Context) (Host, <-chan error, func(), error) {
+	w.hosting.Store(true)
 	// Ctrl-C ends the following first and the host after it, in leave.
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ready, ended, gone := make(chan Host, 1), make(chan error, 1), make(chan struct{})

@@ -47,14 +47,18 @@ func (w World) send(ctx context.Context, id string, command trial.Command) error
 	})
 }
 
-// patiently says something to the engine until it answers. It must be something
-// that may be said twice. Ctrl-C does not end it, so that it is known afterwards
-// whether it was heard.
+// patiently says something to the engine until it answers. It must be something that
+// may be said twice. Ctrl-C leaves it a moment for an answer that is on its way.
 func (w World) patiently(ctx context.Context, id string, say func(context.Context, Client) error) error {
 	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.Patience)
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(answerTime, cancel) })()
+	said := false
 	for {
-		err := w.once(patient, say)
+		err := w.once(patient, func(ctx context.Context, client Client) error {
+			said = true
+			return say(ctx, client)
+		})
 		if err == nil || errors.Is(err, workflows.ErrNotDriven) {
 			return err
 		}
@@ -63,11 +67,28 @@ func (w World) patiently(ctx context.Context, id string, say func(context.Contex
 			return badInput("", "experiment %s refuses: %s", id, refused.Message())
 		}
 		select {
+		case <-ctx.Done():
 		case <-patient.Done():
-			return unanswered(id, err)
 		case <-time.After(w.Tick):
+			continue
 		}
+		if ctx.Err() != nil {
+			return interrupted(id, said)
+		}
+		return unanswered(id, err)
 	}
+}
+
+// answerTime is how long an answer may still take once a command is interrupted.
+const answerTime = 500 * time.Millisecond
+
+// interrupted is a command that was ended by hand while the engine was silent.
+func interrupted(id string, said bool) error {
+	hint := "nothing was asked of it"
+	if said {
+		hint = fmt.Sprintf("starter show %s tells whether it was heard", id)
+	}
+	return &fault{code: ExitDetached, err: fmt.Errorf("interrupted before experiment %s answered", id), hint: hint}
 }
 
 func (w World) once(ctx context.Context, say func(context.Context, Client) error) error {

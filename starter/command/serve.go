@@ -50,6 +50,7 @@ func (w World) serve(ctx context.Context, how Serving) error {
 	if err := w.Engine.Check(); err != nil {
 		return badInput("$PERENNIAL_HOME names another state directory", "%w", err)
 	}
+	w.hosting.Store(true)
 	err := w.Engine.Serve(ctx, how)
 	if err != nil && ctx.Err() == nil {
 		return unreachable(err)

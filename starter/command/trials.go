@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
+	"github.com/perennial-ml/perennial/experiment"
 	"github.com/perennial-ml/perennial/metrics"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/searchspace"
@@ -285,18 +285,21 @@ func last(args []string) (name, value string) {
 	return "", args[0]
 }
 
+// inputLimit is the most that is read of a file that a command is given.
+const inputLimit = 16 << 20
+
 // object reads a JSON object from the word itself, @FILE, or - for standard input,
 // and leaves its bytes as they are.
 func (w World) object(word string) (json.RawMessage, error) {
 	content := []byte(word)
 	var err error
 	if path, file := strings.CutPrefix(word, "@"); file {
-		content, err = os.ReadFile(path)
+		content, err = experiment.ReadFile(path, inputLimit)
 	} else if word == "-" {
-		content, err = io.ReadAll(w.In)
+		content, err = io.ReadAll(io.LimitReader(w.In, inputLimit))
 	}
 	if err != nil {
-		return nil, badInput("", "read the JSON object: %w", err)
+		return nil, badInput("", "%s %w", strings.TrimPrefix(word, "@"), err)
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(content, &fields); err != nil || fields == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -108,9 +107,9 @@ func duration(_ World, word string) (json.RawMessage, error) {
 }
 
 func spaceFile(w World, path string) (json.RawMessage, error) {
-	content, err := os.ReadFile(path)
+	content, err := experiment.ReadFile(path, inputLimit)
 	if err != nil {
-		return nil, badInput("", "read the search space: %w", err)
+		return nil, badInput("nothing was changed", "%s %w", path, err)
 	}
 	var space map[string]json.RawMessage
 	if err := json.Unmarshal(content, &space); err != nil {

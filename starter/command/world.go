@@ -11,6 +11,7 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/perennial-ml/perennial/experiment"
@@ -35,6 +36,8 @@ type World struct {
 	Patience time.Duration    // how long the engine may take to make a command durable
 	Build    experiment.Build // what this binary can run
 	Engine   Engine
+
+	hosting *atomic.Bool // this process is the host
 }
 
 // LookupEnv returns the value of a variable and whether it is set.

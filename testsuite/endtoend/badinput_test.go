@@ -256,3 +256,18 @@ func TestDetachReturnsAtOnceWithTheID(t *testing.T) {
 	h.RequireExactlyOnce(event.ID, 2, nil)
 	h.RequireNothingLeft()
 }
+
+func TestTermAndIntEndACommandWhoseHostDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	h.Follow(h.Experiment(long(1, 1)))
+	for _, host := range h.Processes(Host) {
+		require.NoError(t, syscall.Kill(host.PID, syscall.SIGSTOP))
+	}
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		command := h.Start("update", "concurrency", "2")
+		h.Await("the command at work", func() bool { return strings.Contains(command.said(), "the only active one") })
+		command.Signal(signal)
+		require.Equal(t, 130, command.Wait(Patience))
+	}
+}
