@@ -125,14 +125,14 @@ func (r *reader) algorithm(v *values, p purpose) Algorithm {
 
 // class finds out whether a class of the user's can run.
 func (r *reader) class(v *values, p purpose, made Algorithm) {
-	before := len(r.faults)
+	before := r.faults.count
 	if !v.has("codeDirectory") {
 		r.missing(v, "codeDirectory")
 	}
 	if name, ok := v.entries["className"].value.(string); ok && !strings.Contains(strings.Trim(name, "."), ".") {
 		r.fault(v.at("className"), "must be module.Class", "my_tuner.MyTuner is class MyTuner of my_tuner.py")
 	}
-	if len(r.faults) == before && made.ClassName != "" && made.CodeDirectory != "" {
+	if r.faults.count == before && made.ClassName != "" && made.CodeDirectory != "" {
 		r.checkProcess(v, "className", p, made)
 	}
 }

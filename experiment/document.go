@@ -32,7 +32,7 @@ type document struct {
 	// spelled names keys that a node lacks, where the file's schema calls them
 	// otherwise than ours.
 	spelled map[*yaml.Node]map[string]string
-	faults  []Fault
+	faults  findings
 }
 
 // newDocument reads a tree. Without a root, faults say why.
@@ -42,7 +42,7 @@ func newDocument(name string, content []byte) *document {
 		name: name, fields: map[*yaml.Node]string{}, spelled: map[*yaml.Node]map[string]string{},
 	}
 	if fault := unreadable(content); fault != nil {
-		d.faults = append(d.faults, d.named(*fault))
+		d.faults.add(func() Fault { return d.named(*fault) })
 		return d
 	}
 	d.lines = splitLines(content)
@@ -83,16 +83,16 @@ func (d *document) parse(content []byte) {
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	var first, second yaml.Node
 	if err := decoder.Decode(&first); errors.Is(err, io.EOF) {
-		d.faults = append(d.faults, Fault{File: d.name, Message: "holds nothing but comments"})
+		d.faults.add(func() Fault { return Fault{File: d.name, Message: "holds nothing but comments"} })
 		return
 	} else if err != nil {
-		d.faults = append(d.faults, d.syntax(err))
+		d.faults.add(func() Fault { return d.syntax(err) })
 		return
 	}
 	if err := decoder.Decode(&second); err == nil {
 		d.add(&second, "holds a second document", "keep one document in a file: remove what follows ---")
 	} else if !errors.Is(err, io.EOF) {
-		d.faults = append(d.faults, d.syntax(err))
+		d.faults.add(func() Fault { return d.syntax(err) })
 		return
 	}
 	d.adopt(&first)
@@ -102,7 +102,7 @@ func (d *document) adopt(first *yaml.Node) {
 	d.masks = findMasks(first.Content[0])
 	e := expander{document: d}
 	root := e.expand(first.Content[0], 0)
-	if root == nil || len(d.faults) > 0 {
+	if root == nil || d.faults.count > 0 {
 		return
 	}
 	d.root = root
@@ -146,7 +146,7 @@ func pairs(n *yaml.Node) func(func(key, value *yaml.Node) bool) {
 
 // add records a fault at a node.
 func (d *document) add(n *yaml.Node, message, hint string) {
-	d.faults = append(d.faults, d.at(n, message, hint))
+	d.faults.add(func() Fault { return d.at(n, message, hint) })
 }
 
 func (d *document) at(n *yaml.Node, message, hint string) Fault {

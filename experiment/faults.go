@@ -21,6 +21,7 @@ type Fault struct {
 	Hint    string // what would be right, empty where the message says it
 	Source  string // the line of the file, secrets masked
 	caret   int    // the column's place in Source
+	besides int    // how many more there are, where the fault stands for those
 }
 
 // String returns "file:line:column: field: message" and, where there are any, the
@@ -57,15 +58,20 @@ func (f Fault) place() string {
 	return fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
 }
 
-func (f Fault) samePlace(other Fault) bool {
-	return f.File == other.File && f.Line == other.Line && f.Column == other.Column
-}
+// where is the same for faults of the same place.
+func (f Fault) where() [3]any { return [3]any{f.File, f.Line, f.Column} }
 
-// Faults is every fault of a configuration, in the order of the file. It is the
-// error that Load and Parse return.
+// Faults is what is wrong with a configuration, in the order of the file: every
+// fault, or of very many some hundred, followed by one without a place that says
+// how many there are besides. It is the error that Load and Parse return.
 type Faults []Fault
 
-const mostPrinted = 50
+// mostKept bounds the faults that are kept, and mostPrinted those of them that are
+// printed: a program may read more than a person.
+const (
+	mostKept    = 200
+	mostPrinted = 50
+)
 
 // Error prints the faults one after another, the first fifty in full.
 func (f Faults) Error() string {
@@ -74,9 +80,52 @@ func (f Faults) Error() string {
 		texts = append(texts, fault.String())
 	}
 	if len(f) > mostPrinted {
-		texts = append(texts, fmt.Sprintf("and %d more", len(f)-mostPrinted))
+		texts = append(texts, fmt.Sprintf("and %d more", f.Count()-mostPrinted))
 	}
 	return strings.Join(texts, "\n")
+}
+
+// Count is how many faults there are, kept or not.
+func (f Faults) Count() int {
+	count := len(f)
+	if count > 0 && f[count-1].besides > 0 {
+		count += f[count-1].besides - 1
+	}
+	return count
+}
+
+// findings are the first faults, or warnings, that were found, and how many there
+// were.
+type findings struct {
+	first []Fault
+	count int
+}
+
+func (f *findings) full() bool { return len(f.first) >= mostKept }
+
+// add adds what place makes of a fault, if it is one of the first.
+func (f *findings) add(place func() Fault) {
+	f.count++
+	if !f.full() {
+		f.first = append(f.first, place())
+	}
+}
+
+// take adds what was found elsewhere.
+func (f *findings) take(others findings) {
+	f.first = append(f.first, others.first[:min(len(others.first), mostKept-len(f.first))]...)
+	f.count += others.count
+}
+
+// inOrder are the findings as people read them, those of a file first, with how many
+// were found besides.
+func (f *findings) inOrder(file, called string) []Fault {
+	shown := slices.Compact(sorted(f.first, file))
+	if besides := f.count - len(f.first); besides > 0 {
+		text := fmt.Sprintf("%d more %s are not shown", besides, called)
+		shown = append(shown, Fault{File: file, Message: text, besides: besides})
+	}
+	return shown
 }
 
 func inFileOrder(a, b Fault) int {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"syscall"
 
 	"go.yaml.in/yaml/v3"
@@ -114,11 +113,11 @@ func Parse(path string, content []byte, build Build) (*Loaded, error) {
 	}
 	r := &reader{document: newDocument(path, content), directory: filepath.Dir(absolute), build: build}
 	experiment := r.read()
-	if faults := append(r.document.faults, r.faults...); len(faults) > 0 {
-		return nil, Faults(slices.Compact(sorted(faults, path)))
+	r.faults.take(r.document.faults)
+	if r.faults.count > 0 {
+		return nil, Faults(r.faults.inOrder(path, "faults"))
 	}
-	warnings := slices.Compact(sorted(r.warnings, path))
-	return &Loaded{Experiment: experiment, Warnings: warnings, Path: absolute, Source: content}, nil
+	return &Loaded{Experiment: experiment, Warnings: r.warnings.inOrder(path, "warnings"), Path: absolute, Source: content}, nil
 }
 
 // read yields the experiment, which is only worth having where no fault is found.

@@ -25,11 +25,11 @@ func (r *reader) checkOptions(v *values, options json.RawMessage) {
 	if r.build.CheckPlatform == nil || !slices.Contains(r.build.Platforms, v.platform.name) {
 		return
 	}
-	known := slices.Clone(r.faults)
+	known := slices.Clone(r.faults.first)
 	for _, f := range r.build.CheckPlatform(v.platform.name, options) {
 		placed := r.optionFault(v, f)
 		if !slices.ContainsFunc(known, placed.isAbout) {
-			r.faults = append(r.faults, placed)
+			r.faults.add(func() Fault { return placed })
 		}
 	}
 }

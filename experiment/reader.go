@@ -13,19 +13,19 @@ type reader struct {
 	build     Build
 	converted bool                  // from v1
 	inline    map[string]*yaml.Node // the search space in the file itself, by JSON pointer
-	faults    []Fault
-	warnings  []Fault
+	faults    findings
+	warnings  findings
 }
 
 func (r *reader) fault(n *yaml.Node, message, hint string) {
-	r.faults = append(r.faults, r.document.at(n, message, hint))
+	r.faults.add(func() Fault { return r.document.at(n, message, hint) })
 }
 
 func (r *reader) warn(n *yaml.Node, message, hint string) {
 	if r.document.hidden(n) {
 		message = "could be read in two ways"
 	}
-	r.warnings = append(r.warnings, r.document.at(n, message, hint))
+	r.warnings.add(func() Fault { return r.document.at(n, message, hint) })
 }
 
 // complain records why a value was refused.

@@ -202,9 +202,11 @@ func (r *reader) missing(v *values, name string) {
 }
 
 func (r *reader) missingAt(n *yaml.Node, name, hint string) {
-	fault := r.document.at(n, "is required", hint)
-	fault.Field = r.document.lacking(n, name)
-	r.faults = append(r.faults, fault)
+	r.faults.add(func() Fault {
+		fault := r.document.at(n, "is required", hint)
+		fault.Field = r.document.lacking(n, name)
+		return fault
+	})
 }
 
 // lacking is how the file would spell a key that a mapping does not have.

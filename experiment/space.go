@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/perennial-ml/perennial/searchspace"
 	"go.yaml.in/yaml/v3"
@@ -39,7 +40,7 @@ func (r *reader) searchSpace(top *values, tuner Algorithm) json.RawMessage {
 	}
 	warnings, err := CheckSpace(found.raw, tuner)
 	for _, f := range warnings {
-		r.warnings = append(r.warnings, found.place(f))
+		r.warnings.add(func() Fault { return found.place(f) })
 	}
 	if err == nil && slices.Contains(r.build.Tuners, tuner.Name) && r.build.CheckTuner != nil {
 		err = r.build.CheckTuner(tuner.Name, tuner.Arguments, found.raw)
@@ -77,10 +78,19 @@ func (r *reader) spaceFaults(found *space, top *values, err error) {
 		r.fault(argumentsNode(section), err.Error(), "")
 		return
 	}
-	for _, f := range faults {
+	known := map[[3]any]bool{}
+	for _, fault := range r.faults.first {
+		known[fault.where()] = true
+	}
+	for i, f := range faults {
+		if r.faults.full() {
+			r.faults.count += len(faults) - i
+			return
+		}
 		placed := found.place(f)
-		if !slices.ContainsFunc(r.faults, placed.samePlace) {
-			r.faults = append(r.faults, placed)
+		if !known[placed.where()] {
+			known[placed.where()] = true
+			r.faults.add(func() Fault { return placed })
 		}
 	}
 }
@@ -171,7 +181,7 @@ func jsonSpace(name string, content []byte) *space {
 // inJSON places a fault behind what was read before it.
 func inJSON(f Fault, lines []string, read []byte) Fault {
 	f.Line = bytes.Count(read, []byte("\n")) + 1
-	f.Column = len([]rune(string(read[bytes.LastIndexByte(read, '\n')+1:]))) + 1
+	f.Column = utf8.RuneCount(read[bytes.LastIndexByte(read, '\n')+1:]) + 1
 	f.Source, f.caret = lines[min(f.Line, len(lines))-1], f.Column
 	return f
 }
@@ -195,14 +205,14 @@ func (r *reader) yamlSpace(name string, content []byte) *space {
 	d := newDocument(name, content)
 	d.masks = nil
 	own := &reader{document: d}
-	if d.root == nil || len(d.faults) > 0 {
-		r.faults = append(r.faults, notYAML(name, content, d.faults)...)
+	if d.root == nil || len(d.faults.first) > 0 {
+		r.faults.take(findings{notYAML(name, content, d.faults.first), d.faults.count})
 		return nil
 	}
 	raw, places := own.freeForm(d.root)
-	r.faults = append(r.faults, own.faults...)
-	r.warnings = append(r.warnings, own.warnings...)
-	if len(own.faults) > 0 {
+	r.faults.take(own.faults)
+	r.warnings.take(own.warnings)
+	if own.faults.count > 0 {
 		return nil
 	}
 	return &space{raw, d.within(places)}

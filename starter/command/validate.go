@@ -105,7 +105,7 @@ func explainLoad(err error) error {
 	hint := "nothing was started"
 	var faults experiment.Faults
 	if errors.As(err, &faults) && len(faults) > 1 {
-		hint = fmt.Sprintf("%d faults; nothing was started", len(faults))
+		hint = fmt.Sprintf("%d faults; nothing was started", faults.Count())
 	}
 	return badInput(hint, "%w", err)
 }
