@@ -29,7 +29,8 @@ const (
 type logFile struct {
 	path  string
 	limit int64        // 0: none
-	read  atomic.Int64 // up to where nobody needs it any more
+	read  atomic.Int64 // up to where metrics were read
+	shown atomic.Int64 // up to where it was passed on, see output
 	hole  int64        // the hole's end
 }
 
@@ -49,6 +50,7 @@ func newLogFiles(run rundir.Run, spec rundir.Spec, log *log) *logFiles {
 	for _, file := range l.all() {
 		file.limit = spec.LogLimit
 		file.read.Store(math.MaxInt64)
+		file.shown.Store(math.MaxInt64)
 	}
 	l.stdout.read.Store(0)
 	return l
@@ -94,7 +96,7 @@ func (l *logFile) punch() error {
 		return err
 	}
 	from := max(roundUp(l.limit/2), l.hole)
-	to := min(info.Size()-l.limit/2, l.read.Load()) / pageBytes * pageBytes
+	to := min(info.Size()-l.limit/2, l.read.Load(), l.shown.Load()) / pageBytes * pageBytes
 	if to-from < min(l.limit/8, largestSlack) || to <= from {
 		return nil
 	}

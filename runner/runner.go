@@ -3,7 +3,8 @@
 // brings its metrics into the journal, ends it when somebody wants that, and
 // writes the exit record when no process of the attempt is left. It needs nobody:
 // host, worker and network may be gone all the while. Package rundir is the
-// protocol in which it is told what to do and tells what became of it.
+// protocol in which it is told what to do and tells what became of it; in a
+// container, whose directories nobody outside can read, package stream is.
 //
 // Linux only. Standard library and golang.org/x/sys only.
 package runner
@@ -114,6 +115,7 @@ type attempt struct {
 	noted    bool       // the end of a command that left processes was written down
 	kept     time.Time  // when the claim was last touched
 	grant    *gpu.Grant // nil where it asked for no GPU
+	output   *output    // nil where nobody is shown what the command prints
 }
 
 func newAttempt(run rundir.Run, spec rundir.Spec, log *log) *attempt {
@@ -141,6 +143,7 @@ func (a *attempt) live() error {
 		return err
 	}
 	go collector.collect()
+	a.output.begin(collector.logs)
 	// The thread that started the command must live and is the main one; work
 	// that is done elsewhere spares a thousand runners its wake-ups.
 	settled := make(chan struct{})
@@ -155,6 +158,7 @@ func (a *attempt) live() error {
 // settle watches over the started command to its end and tells how it was.
 func (a *attempt) settle(collector *collector) {
 	a.watch(collector)
+	a.output.finish()
 	a.grant.Release()
 	exit := a.exit(collector.finish())
 	if exit.Exit.Code != 0 {

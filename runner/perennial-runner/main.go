@@ -10,12 +10,20 @@ import (
 	"github.com/perennial-ml/perennial/runner"
 	"github.com/perennial-ml/perennial/runner/agent"
 	"github.com/perennial-ml/perennial/runner/rundir"
+	"github.com/perennial-ml/perennial/trial"
 )
 
 const usage = `perennial-runner lives beside one attempt of a trial; starter starts it.
 
   perennial-runner run DIRECTORY     run the attempt, its claim on descriptor 3
   perennial-runner sweep DIRECTORY   kill what a dead runner left behind
+  perennial-runner container DIRECTORY [JOB]
+                                     run the job in the file JOB, else in $PERENNIAL_JOB, as the
+                                     command of a container; print its output and its journal
+  perennial-runner journal DIRECTORY
+                                     print the journal of a container's run until it is over
+  perennial-runner end DIRECTORY CAUSE [DECISION]
+                                     have a run end on somebody's behalf: user, early-stop …
   perennial-runner agent             speak for this machine's runs, on stdin and stdout
   perennial-runner version
 `
@@ -39,6 +47,12 @@ func command(arguments []string) error {
 		return runner.Run(arguments[1])
 	case len(arguments) == 2 && arguments[0] == "sweep":
 		return runner.Sweep(arguments[1])
+	case within(arguments, "container", 1, 2):
+		os.Exit(runner.Container(arguments[1], argument(arguments, 2)))
+	case within(arguments, "journal", 1, 1):
+		return runner.PrintJournal(arguments[1], os.Stdout)
+	case within(arguments, "end", 2, 3):
+		return runner.End(arguments[1], trial.Intent{Cause: trial.Cause(arguments[2]), Decision: argument(arguments, 3)})
 	case len(arguments) == 1 && arguments[0] == agent.Command:
 		return agent.Main(os.Stdin, os.Stdout)
 	case len(arguments) == 1 && arguments[0] == "version":
@@ -48,6 +62,19 @@ func command(arguments []string) error {
 	fmt.Fprint(os.Stderr, usage)
 	os.Exit(2)
 	return nil
+}
+
+// within tells whether the arguments are a command with so many words behind it.
+func within(arguments []string, command string, least, most int) bool {
+	return len(arguments) > least && len(arguments) <= most+1 && arguments[0] == command
+}
+
+// argument is one of the arguments, empty where it was left out.
+func argument(arguments []string, i int) string {
+	if i < len(arguments) {
+		return arguments[i]
+	}
+	return ""
 }
 
 // version names the build and the newest format of a run directory that it knows.

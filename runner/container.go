@@ -1,0 +1,191 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/perennial-ml/perennial/runner/rundir"
+	"github.com/perennial-ml/perennial/runner/stream"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// cannotStart is a container's exit code where its job could not be started.
+const cannotStart = 126
+
+// Container runs a job as the command of a container, in a directory that nobody
+// outside can read, and returns the exit code for the container: the command's own.
+// What the command prints and the journal (package stream) go to stdout and stderr,
+// how it ended goes into the job's termination message. A container that was
+// started again tells what became of the first one. As for Run, it must be called
+// from the main goroutine with the main thread locked to it.
+func Container(directory, jobFile string) int {
+	// A log that nobody takes any more must not kill the runner; handled, since
+	// what is ignored would be so in the trial.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
+	exit, err := contain(directory, jobFile)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "perennial-runner:", err)
+	}
+	switch {
+	case exit == nil:
+		return 1
+	case exit.Exit.Code < 0:
+		return cannotStart
+	}
+	return exit.Exit.Code
+}
+
+func contain(directory, jobFile string) (*rundir.ExitRecord, error) {
+	directory, err := filepath.Abs(directory)
+	if err != nil {
+		return nil, err
+	}
+	run := rundir.Run{Directory: directory}
+	if err := run.MakeDirectory(); err != nil {
+		return nil, err
+	}
+	job, err := stream.ReadJob(jobFile)
+	if err != nil {
+		giveUpErr := giveUp(run, err)
+		exit, readErr := run.ReadExit()
+		return exit, errors.Join(err, giveUpErr, readErr)
+	}
+	c := newContainer(run, job)
+	c.printer.begin()
+	if err = c.live(); err != nil {
+		err = errors.Join(err, giveUp(run, err))
+	}
+	exit, readErr := run.ReadExit()
+	return exit, errors.Join(err, readErr, c.tell(exit))
+}
+
+// giveUp writes down that the command never starts, where it did not.
+func giveUp(run rundir.Run, cause error) error {
+	if refuseBegun(run) != nil {
+		return nil
+	}
+	return run.WriteExit(rundir.ExitRecord{Ended: time.Now(), Exit: trial.Exit{Code: cannotStart, Text: "cannot start: " + cause.Error()}})
+}
+
+type container struct {
+	run     rundir.Run
+	job     stream.Job
+	stdout  *lines
+	printer *printer
+}
+
+func newContainer(run rundir.Run, job stream.Job) *container {
+	c := &container{run: run, job: job, stdout: &lines{to: os.Stdout}}
+	if c.job.MessageFile == "" {
+		c.job.MessageFile = stream.DefaultMessageFile
+	}
+	var journal io.Writer = c.stdout
+	if job.JournalElsewhere {
+		journal = io.Discard
+	}
+	c.printer = newPrinter(run, job.Spec.Key, journal)
+	c.printer.message = c.job.MessageFile
+	return c
+}
+
+// live is Run for a container: nobody else took the claim before, and an attempt
+// that was begun is no error.
+func (c *container) live() error {
+	claim, err := c.claim()
+	if err != nil {
+		return err
+	}
+	defer claim.Close()
+	if err := refuseBegun(c.run); err != nil {
+		if errors.Is(err, ErrBegun) {
+			return c.clearUp()
+		}
+		return err
+	}
+	if err := c.write(); err != nil {
+		return err
+	}
+	if err := becomeRunner(); err != nil {
+		return err
+	}
+	log := openLog(c.run)
+	a := newAttempt(c.run, c.job.Spec, log)
+	a.output = newOutput(c.stdout, os.Stderr, log)
+	return a.live()
+}
+
+// clearUp ends what an earlier runner in the same container's place left.
+func (c *container) clearUp() error {
+	ctx, cancel := context.WithTimeout(context.Background(), sweepPatience)
+	defer cancel()
+	return c.run.Sweep(ctx, c.job.Spec.Key)
+}
+
+// claim waits through the moment for which an observer has it, or another
+// container's end.
+func (c *container) claim() (*os.File, error) {
+	for deadline := time.Now().Add(sweepPatience); ; time.Sleep(killInterval) {
+		claim, err := c.run.Acquire()
+		if !errors.Is(err, rundir.ErrHeld) || time.Now().After(deadline) {
+			return claim, err
+		}
+	}
+}
+
+// write writes what a submitter writes elsewhere.
+func (c *container) write() error {
+	os.Unsetenv(stream.JobVariable)
+	spec := &c.job.Spec
+	spec.Claim = ""
+	directories := &spec.Directories
+	if directories.System == "" {
+		directories.System, directories.Output = c.run.Directory, c.run.Directory
+	}
+	if directories.Code == "" {
+		working, err := os.Getwd()
+		if err != nil {
+			return err
+		}
+		directories.Code = working
+	}
+	if spec.Shell == "" {
+		spec.Shell = rundir.Shell()
+	}
+	for name, content := range map[string][]byte{trial.ParameterFile: c.job.Parameter, trial.ParametersFile: c.job.Parameters} {
+		if err := rundir.ReplaceFile(filepath.Join(directories.System, name), content, 0o644); err != nil {
+			return err
+		}
+	}
+	return c.run.WriteSpec(*spec)
+}
+
+// tell has the stream and the termination message say all that there is to say.
+func (c *container) tell(exit *rundir.ExitRecord) error {
+	c.printer.finish(exit)
+	teller, err := tellerOf(c.run, c.job.Spec.Key)
+	return errors.Join(err, teller.Write(c.job.MessageFile, exit))
+}
+
+// End notes that the run in directory shall end; its runner does the rest.
+func End(directory string, intent trial.Intent) error {
+	run, _, err := open(directory)
+	if err != nil {
+		return err
+	}
+	switch intent.Cause {
+	case trial.CauseUser, trial.CauseStop, trial.CauseEarlyStop, trial.CauseSuperseded:
+	default:
+		return fmt.Errorf("there is no cause %q: use %s, %s, %s or %s", intent.Cause,
+			trial.CauseUser, trial.CauseStop, trial.CauseEarlyStop, trial.CauseSuperseded)
+	}
+	_, err = run.WriteIntent(intent)
+	return err
+}
