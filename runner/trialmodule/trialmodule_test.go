@@ -188,6 +188,19 @@ print(nni.__version__)`
 	})
 }
 
+func TestTheCallsOfTrialsTakeWhatTheRealNNIsTake(t *testing.T) {
+	const program = `
+import inspect, nni, nni.utils
+calls = [getattr(nni, name) for name in nni.trial.__all__]
+calls += [nni.dump, nni.load, nni.trace, nni.silence_stdout, nni.enable_global_logging, nni.NoMoreTrialError]
+calls += [nni.trial.overwrite_intermediate_seq, nni.utils.merge_parameter, nni.utils.extract_scalar_reward, nni.utils.extract_scalar_history]
+for call in calls:
+    print(call.__name__, *[(one.name, one.kind, one.default) for one in inspect.signature(call).parameters.values() if one.kind != one.VAR_KEYWORD])`
+	realNNIs(t, func(t *testing.T, p python) {
+		require.Equal(t, p.says(trial.ModuleOff, program), p.says(trial.ModuleBuiltin, program))
+	})
+}
+
 // modules makes a directory with files in it, for PYTHONPATH.
 func modules(t *testing.T, files map[string]string) string {
 	directory := t.TempDir()

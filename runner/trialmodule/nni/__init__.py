@@ -59,8 +59,19 @@ if os.environ.get('PERENNIAL_TRIAL_MODULE') == 'builtin' or not _import_installe
             "No module named 'nni', and Perennial's own needs Python 3.8, which %s is not: "
             'pip install nni, or run the trial by a newer Python' % sys.executable)
     from ._absent import refuse as __getattr__
-    from ._log import silence_stdout
+    from ._log import enable_global_logging, silence_stdout
+    from ._serial import dump, load, trace
     from .trial import *
     from .trial import __all__
     from .version import __version__
     from . import utils
+
+    class NoMoreTrialError(Exception):
+        """A tuner's way to say that it has no more parameters."""
+
+        def __init__(self, ErrorInfo='Search space fully explored'):
+            Exception.__init__(self, ErrorInfo)
+            self.errorinfo = ErrorInfo
+
+        def __str__(self):
+            return self.errorinfo

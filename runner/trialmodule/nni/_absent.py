@@ -11,7 +11,7 @@ def message(name):
     return (
         "%s is not in Perennial's trial module, which stands in for nni and has what trials call: "
         'get_next_parameter, report_intermediate_result, report_final_result, get_experiment_id, '
-        'get_trial_id, get_sequence_id, utils.merge_parameter. For the rest of nni, %s.' % (name, advice))
+        'get_trial_id, get_sequence_id, dump, load, trace, utils.merge_parameter, utils.extract_scalar_reward. For the rest of nni, %s.' % (name, advice))
 
 
 def refuse(name):

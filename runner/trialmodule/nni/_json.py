@@ -15,31 +15,33 @@ _MARKS = (
     '__pathlib__', '__symbol__', '__instance_type__', '__nni_type__', '__nni_obj__',
 )
 
-_PICKLE_LIMIT = 4096
+PICKLE_LIMIT = 4096  # bytes
 
 
 def load(text):
-    return json.loads(text, object_hook=_plain)
+    return json.loads(text, object_hook=plain)
 
 
-def _plain(members):
+def plain(members):
+    """Refuse an object that stands for a value of another kind."""
     for mark in _MARKS:
         if mark in members:
             raise RuntimeError(
-                'the parameters hold a value that only nni itself reads (%s): '
+                'here is a value that only nni itself reads (%s): '
                 'pip install nni into the Python that runs the trial (%s)' % (mark, sys.executable))
     return members
 
 
-def dump(value):
-    return json.dumps(value, default=_encode)
+def dump(value, pickle_limit=PICKLE_LIMIT, **kwargs):
+    return json.dumps(value, default=lambda one: _encode(one, pickle_limit), **kwargs)
 
 
-def _encode(value):
+def _encode(value, pickle_limit):
     """Encode what JSON has not: every step gets what the one before made."""
     result = value
-    for step in (_path, _pandas, _numpy, _enum, _time, _complex, _set, _exact, _object):
+    for step in (_path, _pandas, _numpy, _enum, _time, _complex, _set, _exact):
         result = step(result)
+    result = _object(result, pickle_limit)
     if result is value:
         raise TypeError('%r is of type %s, which is no metric: report a number, or a dict of numbers, '
                         'text and lists' % (value, type(value).__name__))
@@ -142,16 +144,16 @@ def _exact(value):
     return value
 
 
-def _object(value):
+def _object(value, limit):
     """Pickle any other object, a tensor for one."""
     if isinstance(value, (list, dict)) or not (hasattr(value, '__dict__') or hasattr(value, '__slots__')):
         return value
     if isinstance(value, type) or hasattr(value, '__code__'):
         return value  # nni names or pickles it; as a metric it is a slip, and _encode says so
     data = _pickle(value)
-    if len(data) > _PICKLE_LIMIT:
+    if 0 <= limit < len(data):
         raise ValueError('the metric is an object of %d bytes as a pickle, nni takes %d at most: report a number '
-                         'or a dict of numbers, such as tensor.item()' % (len(data), _PICKLE_LIMIT))
+                         'or a dict of numbers, such as tensor.item()' % (len(data), limit))
     import base64
     return {'__nni_obj__': base64.b64encode(data).decode()}
 

@@ -1,8 +1,8 @@
-"""The one function of nni.utils that trials call."""
+"""The functions of nni.utils that trials call."""
 
 from ._absent import message as _message
 
-__all__ = ['merge_parameter']
+__all__ = ['extract_scalar_history', 'extract_scalar_reward', 'merge_parameter']
 
 # With a path this is a package, and what is not in it is asked of _absent.Finder.
 __path__ = []
@@ -38,3 +38,18 @@ def _compatible(key, base, value):
         return float(value)
     raise ValueError('Expected "%s" in override parameters to have type %s, but found %s'
                      % (key, type(base).__name__, type(value).__name__))
+
+
+def extract_scalar_reward(value, scalar_key='default'):
+    """Return the number that a reported value is, or that a reported dict has for scalar_key."""
+    if isinstance(value, dict) and scalar_key in value:
+        value = value[scalar_key]
+    if isinstance(value, (float, int)):
+        return value
+    raise RuntimeError('Incorrect final result: the final result should be float/int, '
+                       'or a dict which has a key named "default" whose value is float/int.')
+
+
+def extract_scalar_history(trial_history, scalar_key='default'):
+    """Return the number of each reported value."""
+    return [extract_scalar_reward(value, scalar_key) for value in trial_history]

@@ -7,13 +7,14 @@ import fractions
 import json
 import pathlib
 import sys
+import tempfile
 import types
 import uuid
 
 import nni
 import numpy
 import pandas
-from nni.utils import merge_parameter
+from nni.utils import extract_scalar_history, extract_scalar_reward, merge_parameter
 
 from tensor import Tensor
 
@@ -56,7 +57,55 @@ def values():
     yield from (b'bytes', object(), {(1, 2): 3}, Tensor('x' * 5000), 'x' * 999_000, 'x' * 1_100_000)
 
 
+def rewards():
+    for value in (1, 0.5, True, numpy.float64(0.5), numpy.float32(0.5), numpy.int64(3), '1', None, {'default': 2, 'a': 3}, {'a': 3}, {'default': {}},
+                  {'default': numpy.float64(1)}):
+        attempt(extract_scalar_reward, value)
+    attempt(extract_scalar_reward, {'a': 3}, 'a')
+    attempt(extract_scalar_history, [1, {'default': 2.5}])
+
+
+def serials(directory):
+    kept = (numpy.float32(0.5), numpy.array([[1, 2], [3, 4]], dtype='int16').T, numpy.array(2.5), 1 + 2j, {1, 2}, decimal.Decimal('1.10'),
+            fractions.Fraction(6, 4), pathlib.Path('/a'), datetime.datetime(2024, 2, 29, 1), datetime.date(2024, 2, 29), datetime.timedelta(days=1),
+            uuid.SafeUUID.safe, {'a': [1, None, float('inf')], 'b': numpy.arange(3)}, types.SimpleNamespace(a=1), 'a # b // c')
+    for value in kept:
+        text = nni.dump(value)
+        loaded = nni.load(text)
+        print(text if 'nni_obj' not in text else 'pickled', repr(loaded), type(loaded).__name__, getattr(loaded, 'dtype', None))
+    print(nni.dump({'b': 1, 'a': float('nan')}, indent=2, sort_keys=True))
+    attempt(nni.dump, float('nan'), None)
+    path = directory / 'kept.json'
+    print(nni.dump([1.0, 'x'], str(path)), nni.load(fp=str(path)))
+    with open(path) as file:
+        print(nni.load(fp=file))
+    print(nni.load('{"a": "# kept // as it is", # gone\n "b": 5.0} // gone'))
+    attempt(nni.load, '{')
+    print(len(nni.dump(Tensor('x' * 5000), pickle_size_limit=-1)) > 5000)
+    attempt(nni.dump, Tensor('x' * 5000))
+
+
+@nni.trace
+class Traced:
+    def __init__(self, a, b=2):
+        self.sum = a + b
+
+
+@nni.trace(kw_only=False)
+def traced(a):
+    return [a]
+
+
+def the_rest():
+    print(Traced(1).sum, Traced.__name__, traced(5), isinstance(Traced(1, b=3), Traced))
+    print(str(nni.NoMoreTrialError()), str(nni.NoMoreTrialError('no')), nni.NoMoreTrialError('no').errorinfo, nni.NoMoreTrialError.__mro__[1].__name__)
+    nni.enable_global_logging(False)
+
+
 parameters()
+rewards()
+serials(pathlib.Path(tempfile.mkdtemp()))
+the_rest()
 for value in values():
     try:
         nni.report_intermediate_result(value)
