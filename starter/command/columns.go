@@ -29,7 +29,7 @@ func newColumns(results []result) columns {
 		fixed = extend(fixed, found.fixed())
 	}
 	fixed = inOrder(fixed)
-	table := columns{heads: slices.Concat(parameters, distinct(reported, parameters), fixed)}
+	table := columns{heads: slices.Concat(parameters, distinct(reported, slices.Concat(parameters, fixedNames[:ofNNI], fixed)), fixed)}
 	for i, found := range results {
 		row := slices.Concat(pick(parameters, flat[i][0]), pick(reported, flat[i][1]), pick(fixed, found.fixed()))
 		table.rows = append(table.rows, row)
@@ -37,8 +37,11 @@ func newColumns(results []result) columns {
 	return table
 }
 
-// fixedNames are columns of every export, where they mean something.
-var fixedNames = []string{"reward", "trialJobId", "intermediate"}
+// fixedNames are columns of every export, where they mean something; the first are
+// NNI's.
+var fixedNames = []string{"reward", "trialJobId", "intermediate", "state", "reason"}
+
+const ofNNI = 3
 
 // inOrder is those of fixedNames that are among names; trialJobId always is.
 func inOrder(names []string) []string {
@@ -48,7 +51,8 @@ func inOrder(names []string) []string {
 }
 
 // fixed is the reward of a metric that is no object, the trial's id and, where
-// somebody asked for them, the intermediate results as a JSON list.
+// somebody asked for them, the intermediate results as a JSON list, and how the trial
+// ended.
 func (r result) fixed() []field {
 	all := []field{{"trialJobId", r.trial}}
 	if !isObject(r.value) {
@@ -57,16 +61,19 @@ func (r result) fixed() []field {
 	if r.intermediate != nil {
 		all = append(all, field{"intermediate", "[" + strings.Join(r.intermediate, ",") + "]"})
 	}
+	if r.state != "" {
+		all = append(all, field{"state", string(r.state)}, field{"reason", r.reason})
+	}
 	return all
 }
 
 func isObject(value string) bool { return strings.HasPrefix(strings.TrimSpace(value), "{") }
 
-// distinct renames metric keys that are also parameters or fixed columns.
-func distinct(reported, parameters []string) []string {
+// distinct renames metric keys that are also names of other columns.
+func distinct(reported, taken []string) []string {
 	names := slices.Clone(reported)
 	for i, name := range names {
-		if slices.Contains(parameters, name) || slices.Contains(fixedNames, name) {
+		if slices.Contains(taken, name) {
 			names[i] = "metric/" + name
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/perennial-ml/perennial/metrics"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/starter/progress"
+	"github.com/perennial-ml/perennial/trial"
 	"github.com/spf13/cobra"
 )
 
@@ -24,12 +25,17 @@ final result, its parameters, and what it reported, as the JSON strings it sent.
 
 CSV has a column for each parameter (a nested choice as one, in JSON), one for each
 key of a metric that is an object, "reward" for a metric that is a number,
-"trialJobId", and with --intermediate a list of those in JSON, "intermediate".`
+"trialJobId", and with --intermediate a list of those in JSON, "intermediate".
+
+With --all every trial that has ended is there, failed, early-stopped and cancelled
+ones too, with its state, the reason and its intermediates. The value of one that was
+stopped early is its last intermediate, that of one that reported nothing null.`
 
 // exportChoice is what export shall write, and where.
 type exportChoice struct {
 	format       exportFormat
 	intermediate bool
+	all          bool   // ended otherwise than with a final result, too
 	file         string // empty: standard output
 }
 
@@ -53,14 +59,16 @@ func (w World) exportCommand() *cobra.Command {
 	want := exportChoice{format: "json"}
 	cmd := &cobra.Command{
 		Use: "export [EXPERIMENT]", Short: "Write results as JSON or CSV", Long: exportHelp,
-		Example: examples("starter export k3v9x2ab --format csv --file results.csv", "starter export --intermediate"),
-		Args:    atMost(1), ValidArgsFunction: w.completeExperiments,
+		Example: examples("starter export k3v9x2ab --format csv --file results.csv", "starter export --intermediate",
+			"starter export k3v9x2ab --all | jq '.[] | select(.state == \"EARLY_STOPPED\")'"),
+		Args: atMost(1), ValidArgsFunction: w.completeExperiments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return w.read(cmd.Context(), func(r reader) error { return r.export(cmd.Context(), optional(args), want) })
 		},
 	}
 	cmd.Flags().Var(&want.format, "format", "the form of the results")
 	cmd.Flags().BoolVarP(&want.intermediate, "intermediate", "i", false, "add what trials reported on the way, the final result last")
+	cmd.Flags().BoolVarP(&want.all, "all", "a", false, "every trial that ended, with its state, reason and intermediates")
 	cmd.Flags().StringVarP(&want.file, "file", "f", "", "write to this file instead of standard output")
 	complete(cmd, "format", "json", "csv")
 	return cmd
@@ -74,6 +82,8 @@ type result struct {
 	intermediate []string // nil where nobody asked for it
 	reward       string   // the default metric, NaN and infinities too where it is no object; else empty
 	trial        string
+	state        trial.State // empty unless all were asked for
+	reason       string
 }
 
 func (r reader) export(ctx context.Context, name string, want exportChoice) error {
@@ -102,23 +112,37 @@ func (r reader) results(ctx context.Context, id string, want exportChoice) ([]re
 	}
 	var results []result
 	for _, row := range rows {
-		if row.Final == "" {
+		if row.Final == "" && !(want.all && row.Settled()) {
 			continue
 		}
-		found := result{parameter: row.Parameters, value: row.Final, trial: row.ID}
-		if row.Value != nil {
-			found.reward = progress.Number(row.Value)
-		} else {
-			found.reward = nonFinite(row.Final)
-		}
-		if want.intermediate {
-			if found.intermediate, err = r.reported(ctx, row); err != nil {
-				return nil, err
-			}
+		found, err := r.result(ctx, row, want)
+		if err != nil {
+			return nil, err
 		}
 		results = append(results, found)
 	}
 	return results, nil
+}
+
+func (r reader) result(ctx context.Context, row record.Trial, want exportChoice) (found result, err error) {
+	found = result{parameter: row.Parameters, value: row.Final, trial: row.ID}
+	if want.intermediate || want.all {
+		if found.intermediate, err = r.reported(ctx, row); err != nil {
+			return found, err
+		}
+	}
+	if want.all {
+		found.state, found.reason = row.State, why(row)
+	}
+	if last := len(found.intermediate) - 1; row.State == trial.EarlyStopped && found.value == "" && last >= 0 {
+		found.value = found.intermediate[last]
+	}
+	if value := defaultOf(found.value); value != nil {
+		found.reward = progress.Number(value)
+	} else {
+		found.reward = nonFinite(found.value)
+	}
+	return found, nil
 }
 
 // reported is all that the deciding attempt of a trial sent on the way, in its
@@ -134,7 +158,10 @@ func (r reader) reported(ctx context.Context, row record.Trial) ([]string, error
 			texts = append(texts, line.Value)
 		}
 	}
-	return append(texts, row.Final), nil
+	if row.Final != "" {
+		texts = append(texts, row.Final)
+	}
+	return texts, nil
 }
 
 func writeJSON(out io.Writer, results []result) error {
@@ -144,13 +171,16 @@ func writeJSON(out io.Writer, results []result) error {
 		if i > 0 {
 			text.WriteString(",\n ")
 		}
-		fmt.Fprintf(&text, `{"parameter": %s, "value": %s, "trialJobId": %s`, found.parameter, quote(found.value), quote(found.trial))
+		fmt.Fprintf(&text, `{"parameter": %s, "value": %s, "trialJobId": %s`, found.parameter, quoteOrNull(found.value), quote(found.trial))
 		if found.intermediate != nil {
 			quoted := make([]string, len(found.intermediate))
 			for n, reported := range found.intermediate {
 				quoted[n] = quote(reported)
 			}
 			text.WriteString(`, "intermediate": [` + strings.Join(quoted, ", ") + "]")
+		}
+		if found.state != "" {
+			fmt.Fprintf(&text, `, "state": %s, "reason": %s`, quote(string(found.state)), quote(found.reason))
 		}
 		text.WriteString("}")
 	}
@@ -165,6 +195,13 @@ func quote(text string) string {
 		panic(err) // a string is always valid JSON
 	}
 	return string(quoted)
+}
+
+func quoteOrNull(text string) string {
+	if text == "" {
+		return "null"
+	}
+	return quote(text)
 }
 
 func writeCSV(out io.Writer, results []result) error {

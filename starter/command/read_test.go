@@ -54,6 +54,17 @@ func TestTheNextCommandStartsAHostThatDiedEvenIfItOnlyReads(t *testing.T) {
 	}
 }
 
+func TestExportOfAllHasEveryTrialThatEndedAndHow(t *testing.T) {
+	s := newStage(t)
+	story := s.tuned(anID)
+	story.asks(6, `{"lr": 1, "net": "mlp", "seed": 7}`)
+	story.ends(story.runs(6), trial.Ended{State: trial.Failed, Reason: trial.Reason{Code: "exit-code", Text: "the command exited with code 1"}})
+	require.Equal(t, ExitDone, s.run("export", "--all"), s.err.String())
+	golden(t, "export-all.json", s.out.String())
+	require.Equal(t, ExitDone, s.run("export", "--all", "--format", "csv"), s.err.String())
+	golden(t, "export-all.csv", s.out.String())
+}
+
 func TestExportWritesAFileInOneStep(t *testing.T) {
 	s := newStage(t)
 	s.told(anID)
