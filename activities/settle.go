@@ -264,14 +264,16 @@ func (a *Activities) ended(ctx context.Context, row record.Trial, key trial.Key,
 	if !found && v.state == trial.EarlyStopped {
 		metric, found, err = a.lastIntermediate(ctx, key)
 	}
-	if err != nil || !found {
+	if err != nil {
 		return ended, err
 	}
 	reported := metrics.Record{Value: metric.Value}
-	if value, ok := reported.Default(); ok {
+	if value, ok := reported.Default(); ok && found {
 		ended.Value, ended.Metric = &value, reported.Object()
+	} else if v.state == trial.Succeeded {
+		ended.Reason, err = a.withoutResult(ctx, key, metric)
 	}
-	return ended, nil
+	return ended, err
 }
 
 // lastIntermediate stands in for the result of an early-stopped trial where the

@@ -115,6 +115,9 @@ func (l *Lines) marking(line, mark []byte) (*Record, int) {
 // own reads a line of our own protocol.
 func (l *Lines) own(line, mark []byte) *Record {
 	value := bytes.TrimSpace(line[len(mark):])
+	if len(value) < MaxBytes {
+		value = spelled(value)
+	}
 	if len(value) >= MaxBytes || !valid(value) {
 		record := unreadable(line)
 		return &record

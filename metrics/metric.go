@@ -16,7 +16,7 @@ type Kind string
 const (
 	Periodical Kind = "PERIODICAL"
 	Final      Kind = "FINAL"
-	Unreadable Kind = "UNREADABLE" // a line marked as a metric that is none; Value is the line, cut to 1 KiB
+	Unreadable Kind = "UNREADABLE" // a line marked as a metric that is none; Value is the line, or how it begins and how long it is
 )
 
 // MaxBytes is the largest metric NNI's SDK sends: its JSON with the newline.

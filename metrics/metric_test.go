@@ -156,7 +156,22 @@ func TestAMarkedLineThatNeverEndsIsGivenUp(t *testing.T) {
 	}
 	require.Len(t, records, 1)
 	require.Equal(t, Unreadable, records[0].Kind)
-	require.Len(t, records[0].Value, 1<<10)
+	require.Regexp(t, `^perennial: final 1{183}… \(at least \d{7} bytes, and 999999 is the most that a metric may have\)$`, records[0].Value)
+}
+
+func TestNumbersOfOurOwnLinesMayBeSpelledAsLanguagesPrintThem(t *testing.T) {
+	for text, want := range map[string]string{
+		"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity", "NaN": "NaN", "Infinity": "Infinity", "-Infinity": "-Infinity",
+		"-nan": "NaN", "+Inf": "Infinity", "NAN": "NaN", "-INFINITY": "-Infinity",
+		".5": "0.5", "-.25": "-0.25", "1.": "1", "+2": "2", "007": "7", "1.E3": "1000", ".5e-9": "5e-10",
+		"5.0": "5.0", "1e400": "1e400", "true": "true", `"nan"`: `"nan"`, "[1, nan]": "[1, NaN]",
+		`{"default": .5, "loss": nan, "note": "is nan, .5 or -inf", "x": [-inf, true]}`: `{"default": 0.5, "loss": NaN, "note": "is nan, .5 or -inf", "x": [-Infinity, true]}`,
+	} {
+		require.Equal(t, []Record{{Kind: Final, Value: want}}, readLines("perennial: final "+text+"\n"), text)
+	}
+	for _, text := range []string{"abc", "nano", "in", "infin", "1.2.3", "0x10", "1e", "--1", "1 2", "None", "{'default': 1}", "tensor(0.5)", "0,5", "nan%", `{"default": nan`} {
+		require.Equal(t, []Record{{Kind: Unreadable, Value: "perennial: final " + text}}, readLines("perennial: final "+text+"\n"), text)
+	}
 }
 
 func TestFramesAroundGarbageAreRead(t *testing.T) {

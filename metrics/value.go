@@ -3,6 +3,7 @@ package metrics
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"strings"
 )
@@ -91,13 +92,21 @@ func quoted(text []byte) int {
 	return len(text)
 }
 
-const unreadableBytes = 1 << 10
+// unreadableBytes is what is kept of a piece of text that is too long to be told.
+const unreadableBytes = 200
 
 // unreadable is the record of a piece of text that was marked as a metric and
 // is none.
 func unreadable(piece []byte) Record {
-	piece = piece[:min(len(piece), unreadableBytes)]
-	return Record{Kind: Unreadable, Value: text(piece)}
+	size, more := len(piece), ""
+	if size > unreadableBytes {
+		piece = piece[:unreadableBytes]
+		more = fmt.Sprintf("… (%d bytes)", size)
+	}
+	if size > MaxBytes {
+		more = fmt.Sprintf("… (at least %d bytes, and %d is the most that a metric may have)", size, MaxBytes)
+	}
+	return Record{Kind: Unreadable, Value: text(piece) + more}
 }
 
 // text makes a value that the journal's JSON carries unchanged.

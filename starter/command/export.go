@@ -132,7 +132,7 @@ func (r reader) result(ctx context.Context, row record.Trial, want exportChoice)
 		}
 	}
 	if want.all {
-		found.state, found.reason = row.State, why(row)
+		found.state, found.reason = row.State, row.Reason.Text
 	}
 	if last := len(found.intermediate) - 1; row.State == trial.EarlyStopped && found.value == "" && last >= 0 {
 		found.value = found.intermediate[last]

@@ -129,7 +129,7 @@ func (w World) oneTrial(e record.Experiment, view trialView, attempts []record.A
 }
 
 func toldWhy(row record.Trial) string {
-	if text := why(row); text != "" {
+	if text := row.Reason.Text; text != "" {
 		return ": " + text
 	}
 	return ""

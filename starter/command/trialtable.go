@@ -82,7 +82,7 @@ func (w World) trialColumns(list []seenTrial, names []string) []trialColumn {
 	return append(columns, telling(
 		of("ATTEMPTS", func(t seenTrial) string { return moreThanOne(t.Attempts) }),
 		of("HOST", func(t seenTrial) string { return dash(t.Host) }),
-		of("WHY", func(t seenTrial) string { return dash(why(t.row)) }))...)
+		of("WHY", func(t seenTrial) string { return dash(t.row.Reason.Text) }))...)
 }
 
 // telling are the columns in which something stands.
@@ -238,14 +238,6 @@ func parameterCell(parameters trial.Parameters, name string) string {
 		return cut(dash(f.text), narrow)
 	}
 	return "-"
-}
-
-// why is what a person is told beside a trial's state.
-func why(row record.Trial) string {
-	if row.Reason.Text != "" {
-		return row.Reason.Text
-	}
-	return progress.Lack(row)
 }
 
 func (w World) took(row record.Trial) string {

@@ -122,23 +122,8 @@ func describe(t record.Trial) string {
 	}
 	if !t.Reason.Zero() {
 		text += ": " + words(t.Reason)
-	} else if lack := Lack(t); lack != "" {
-		text += ": " + lack
 	}
 	return text
-}
-
-// Lack says what a trial that succeeded did not report, empty for any other.
-func Lack(t record.Trial) string {
-	switch {
-	case t.State != trial.Succeeded || t.Value != nil:
-		return ""
-	case t.Final == "":
-		return "it reported no final result"
-	case len(t.Final) > 40:
-		return "its final result has no default number"
-	}
-	return "its final result has no default number: " + t.Final
 }
 
 // words is a reason as a person reads it.
