@@ -74,6 +74,19 @@ func (s *Store) Experiments(ctx context.Context) ([]Experiment, error) {
 	return all, classify(err)
 }
 
+// Active returns the ids of the experiments that are driven, or should be, the oldest
+// first. It reads nothing of the others.
+func (s *Store) Active(ctx context.Context) ([]string, error) {
+	var ids []string
+	err := s.query(ctx).each(func(row scanner) error {
+		var id string
+		err := row.Scan(&id)
+		ids = append(ids, id)
+		return err
+	}, "SELECT id FROM experiments WHERE status IN (?, ?) ORDER BY created, id", string(Running), string(Stopping))
+	return ids, classify(err)
+}
+
 // save stores all of the row but its name, configuration and search space.
 func (t *transaction) save(e *experimentRow) error {
 	counts, err := json.Marshal(e.Counts)

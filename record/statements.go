@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"sync"
+	"sync/atomic"
 )
 
 // statements prepares each query once.
@@ -11,6 +12,8 @@ type statements struct {
 	prepare func(context.Context, string) (*sql.Stmt, error)
 	mu      sync.Mutex
 	byQuery map[string]*sql.Stmt
+	queries atomic.Int64
+	rows    atomic.Int64
 }
 
 func newStatements(prepare func(context.Context, string) (*sql.Stmt, error)) *statements {
@@ -46,6 +49,13 @@ type querier struct {
 	prepared *statements
 }
 
+// Reads is how much was read of a record.
+type Reads struct{ Queries, Rows int64 }
+
+// Reads returns how much this store has read for its callers so far, so that what
+// something costs can be told; what changes of the record read is not in it.
+func (s *Store) Reads() Reads { return Reads{s.prepared.queries.Load(), s.prepared.rows.Load()} }
+
 func (s *Store) query(ctx context.Context) querier { return querier{ctx, s.prepared} }
 
 // scanner is *sql.Row and *sql.Rows.
@@ -57,6 +67,8 @@ func (q querier) one(scan func(scanner) error, query string, args ...any) error 
 	if err != nil {
 		return err
 	}
+	q.prepared.queries.Add(1)
+	q.prepared.rows.Add(1)
 	return scan(statement.QueryRowContext(q.ctx, args...))
 }
 
@@ -71,7 +83,9 @@ func (q querier) each(scan func(scanner) error, query string, args ...any) error
 		return err
 	}
 	defer rows.Close()
+	q.prepared.queries.Add(1)
 	for rows.Next() {
+		q.prepared.rows.Add(1)
 		if err := scan(rows); err != nil {
 			return err
 		}

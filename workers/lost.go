@@ -2,7 +2,9 @@ package workers
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -16,8 +18,10 @@ const (
 	// lostAfter is how long an activity may be on its way from Temporal to here,
 	// or its result on the way back.
 	lostAfter = 5 * time.Second
-	// looks bounds how many trials without an activity here are looked at each time.
-	looks = 50
+	// looks bounds how many workflows that may lack an activity are looked at each
+	// time, besides those that are known to, and describers how many at once.
+	looks      = 50
+	describers = 8
 )
 
 // arrivals knows which activities run in this process.
@@ -88,58 +92,95 @@ func (a *arrivals) has(workflowID, activityID string) bool {
 func (w *Workers) recoverLost(ctx context.Context) {
 	ticker := time.NewTicker(lostAfter)
 	defer ticker.Stop()
-	suspects := map[string]bool{}
+	search := search{Workers: w}
 	for {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
 			return
 		}
-		var err error
-		if suspects, err = w.failLost(ctx, suspects); err != nil && ctx.Err() == nil {
+		if err := search.look(ctx); err != nil && ctx.Err() == nil {
 			w.options.Logger.Warn("look for lost activities", "error", err)
 		}
 	}
 }
 
-// failLost fails the suspects of the last look that still run nowhere, and returns
-// those of this one.
-func (w *Workers) failLost(ctx context.Context, before map[string]bool) (suspects map[string]bool, err error) {
-	suspects = map[string]bool{}
-	experiments, trials, err := w.driven(ctx)
-	if err != nil {
-		return suspects, err
-	}
-	silent := slices.DeleteFunc(trials, w.arrivals.any)
-	for _, id := range slices.Concat(experiments, silent[:min(looks, len(silent))]) {
-		if err := w.failLostIn(ctx, id, before, suspects); err != nil {
-			return suspects, err
-		}
-	}
-	return suspects, nil
+// search looks for lost activities, in each look at some workflows, so that all have
+// their turn.
+type search struct {
+	*Workers
+	suspects map[string]string // activities that ran nowhere at the last look → their workflows
+	turn     int
 }
 
-func (w *Workers) failLostIn(ctx context.Context, workflowID string, before, suspects map[string]bool) error {
-	pending, err := w.pending(ctx, workflowID)
+// look fails the suspects of the last look that still run nowhere, and finds others.
+func (s *search) look(ctx context.Context) error {
+	experiments, trials, err := s.driven(ctx)
 	if err != nil {
 		return err
 	}
+	before, some := s.suspects, s.choose(experiments, trials)
+	s.suspects = map[string]string{}
+	found, failures := make([]map[string]string, len(some)), make([]error, len(some))
+	slots := make(chan struct{}, describers)
+	var looking sync.WaitGroup
+	for i, id := range some {
+		slots <- struct{}{}
+		looking.Go(func() {
+			found[i], failures[i] = s.failLostIn(ctx, id, before)
+			<-slots
+		})
+	}
+	looking.Wait()
+	for _, suspects := range found {
+		maps.Copy(s.suspects, suspects)
+	}
+	return errors.Join(failures...)
+}
+
+// choose takes the workflows of suspects, experiments of which nothing runs here, and
+// of the rest as many as there is room for, the next ones each time. A trial that has
+// its activity here lacks none.
+func (s *search) choose(experiments, trials []string) []string {
+	chosen := slices.Collect(maps.Values(s.suspects))
+	var rest []string
+	for _, id := range experiments {
+		if s.arrivals.any(id) {
+			rest = append(rest, id)
+		} else {
+			chosen = append(chosen, id)
+		}
+	}
+	rest = append(rest, slices.DeleteFunc(trials, s.arrivals.any)...)
+	for range min(looks, len(rest)) {
+		s.turn++
+		chosen = append(chosen, rest[s.turn%len(rest)])
+	}
+	slices.Sort(chosen)
+	return slices.Compact(chosen)
+}
+
+// failLostIn fails the lost activities of a workflow that were suspects before, and
+// returns those that are.
+func (s *search) failLostIn(ctx context.Context, workflowID string, before map[string]string) (suspects map[string]string, err error) {
+	pending, err := s.pending(ctx, workflowID)
+	suspects = map[string]string{}
 	for _, activity := range pending {
 		// One of the last host's may show up late, from a Temporal that was down when
 		// this host began.
-		ours := activity.LastWorkerIdentity == Identity(w.options.StateID, w.options.Nonce) || w.orphaned(activity)
-		if !ours || activity.State != enumspb.PENDING_ACTIVITY_STATE_STARTED || w.arrivals.has(workflowID, activity.ActivityId) {
+		ours := activity.LastWorkerIdentity == Identity(s.options.StateID, s.options.Nonce) || s.orphaned(activity)
+		if !ours || activity.State != enumspb.PENDING_ACTIVITY_STATE_STARTED || s.arrivals.has(workflowID, activity.ActivityId) {
 			continue
 		}
 		suspect := fmt.Sprint(workflowID, " ", activity.ActivityId, " ", activity.Attempt)
-		if !before[suspect] {
-			suspects[suspect] = true
+		if before[suspect] == "" {
+			suspects[suspect] = workflowID
 			continue
 		}
-		w.options.Logger.Info("an activity was lost on its way; having it run again", "workflow", workflowID, "type", activity.ActivityType.GetName())
-		if err := w.fail(ctx, workflowID, activity.ActivityId); err != nil {
-			return err
+		s.options.Logger.Info("an activity was lost on its way; having it run again", "workflow", workflowID, "type", activity.ActivityType.GetName())
+		if err := s.fail(ctx, workflowID, activity.ActivityId); err != nil {
+			return suspects, err
 		}
 	}
-	return nil
+	return suspects, err
 }

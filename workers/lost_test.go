@@ -45,11 +45,10 @@ func believing(t *testing.T, identity string) (*Workers, *mocks.Client) {
 
 // look looks for lost activities twice and returns how many were failed.
 func look(t *testing.T, w *Workers, temporal *mocks.Client) (failed int) {
-	suspects, err := w.failLost(t.Context(), nil)
-	require.NoError(t, err)
+	search := search{Workers: w}
+	require.NoError(t, search.look(t.Context()))
 	temporal.AssertNotCalled(t, "CompleteActivityByID", "it may still be on its way")
-	_, err = w.failLost(t.Context(), suspects)
-	require.NoError(t, err)
+	require.NoError(t, search.look(t.Context()))
 	for _, call := range temporal.Calls {
 		if call.Method == "CompleteActivityByID" {
 			failed++
@@ -80,4 +79,42 @@ func TestAnActivityIsLostAlsoWhileAnotherOneOfItsWorkflowRunsHere(t *testing.T) 
 func TestAnActivityOfAnotherWorkerIsNotOursToFail(t *testing.T) {
 	w, temporal := believing(t, "another/now")
 	require.Zero(t, look(t, w, temporal))
+}
+
+func TestEveryTrialThatMayLackItsActivityHasItsTurn(t *testing.T) {
+	w, temporal := believing(t, "mystate/before")
+	const trials = 3 * looks
+	for n := range trials {
+		w.launched(t, n)
+	}
+	w.arrivals.add(experimentWorkflow, "5", 1)
+	search, seen := search{Workers: w}, map[string]bool{}
+	for range trials/looks + 1 {
+		temporal.Calls, search.suspects = nil, nil
+		require.NoError(t, search.look(t.Context()))
+		require.LessOrEqual(t, len(temporal.Calls), looks)
+		for _, call := range temporal.Calls {
+			seen[call.Arguments.String(1)] = true
+		}
+	}
+	require.Len(t, seen, trials+1)
+}
+
+func TestATrialThatHasItsActivityHereIsNotLookedAt(t *testing.T) {
+	w, temporal := believing(t, "mystate/now")
+	w.launched(t, 0)
+	w.arrivals.add(trialWorkflow(keyOf(0)), "5", 1)
+	search := search{Workers: w}
+	require.NoError(t, search.look(t.Context()))
+	temporal.AssertNumberOfCalls(t, "DescribeWorkflowExecution", 1)
+}
+
+func TestTheSearchForLostActivitiesReadsNothingOfWhatHasEnded(t *testing.T) {
+	w, _ := believing(t, "mystate/now")
+	_, err := w.options.Record.Finish(t.Context(), "k3v9x2ab", record.Done, 1)
+	require.NoError(t, err)
+	before := w.options.Record.Reads()
+	search := search{Workers: w}
+	require.NoError(t, search.look(t.Context()))
+	require.Equal(t, record.Reads{Queries: before.Queries + 1, Rows: before.Rows}, w.options.Record.Reads())
 }

@@ -3,6 +3,7 @@ package workers
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,8 +24,8 @@ const errorOrphaned = "host-died"
 const (
 	// takeOverEvery and atOnce make trials that need nothing wait their turn: all
 	// at once would keep those waiting that do.
-	takeOverEvery = 200 * time.Millisecond
-	atOnce        = 10
+	takeOverEvery = 500 * time.Millisecond
+	atOnce        = 25
 )
 
 // failOrphans ends, retryably, the activities of some workflows that an earlier
@@ -109,24 +110,21 @@ func trialWorkflow(key trial.Key) string {
 	return workflows.TrialWorkflowID(key.Experiment, key.Sequence)
 }
 
-// driven are the ids of the workflows that active experiments, and their trials,
-// have or may have.
+// driven are the ids of the workflows of active experiments, and of those of their
+// trials that have an open attempt: no other trial waits for an activity.
 func (w *Workers) driven(ctx context.Context) (experiments, trials []string, err error) {
-	rows, err := w.options.Record.Experiments(ctx)
+	active, err := w.options.Record.Active(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, row := range rows {
-		if !row.Status.Active() {
-			continue
-		}
-		sequences, err := w.options.Record.Unsettled(ctx, row.ID)
+	for _, id := range active {
+		live, err := w.options.Record.Live(ctx, id)
 		if err != nil {
 			return nil, nil, err
 		}
-		experiments = append(experiments, workflows.ExperimentWorkflowID(row.ID))
-		for _, n := range sequences {
-			trials = append(trials, workflows.TrialWorkflowID(row.ID, n))
+		experiments = append(experiments, workflows.ExperimentWorkflowID(id))
+		for _, n := range slices.Sorted(maps.Keys(live)) {
+			trials = append(trials, workflows.TrialWorkflowID(id, n))
 		}
 	}
 	return experiments, trials, nil

@@ -54,7 +54,7 @@ func (e *experimentRun) startWaiting() {
 func (e *experimentRun) startAll(trials []int) {
 	for i, n := range trials {
 		if i > 0 && i%maxStarts == 0 {
-			_ = e.starting[len(e.starting)-1].Get(e.ctx, nil) // which begins another task
+			_ = e.starting[len(e.starting)-1].future.Get(e.ctx, nil) // which begins another task
 		}
 		e.start(n)
 	}
@@ -77,8 +77,24 @@ func (e *experimentRun) start(n int) {
 		Experiment: e.id, Sequence: n, Platform: e.Platforms[n%len(e.Platforms)], Searchable: e.Searchable,
 	}
 	child := workflow.ExecuteChildWorkflow(ctx, TrialType, input)
-	e.starting = append(e.starting, child.GetChildWorkflowExecution())
+	e.starting = append(e.starting, beginning{n, child.GetChildWorkflowExecution()})
 	e.started++
+}
+
+// beginning is the start of a trial's workflow, which Temporal may take its time for.
+type beginning struct {
+	trial  int
+	future workflow.Future
+}
+
+// unconfirmed are the trials whose workflow is not known to have begun.
+func (e *experimentRun) unconfirmed() (trials []int) {
+	for _, start := range e.starting {
+		if !start.future.IsReady() {
+			trials = append(trials, start.trial)
+		}
+	}
+	return trials
 }
 
 // obey applies a command that is on record.

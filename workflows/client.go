@@ -68,6 +68,15 @@ func (c Client) End(ctx context.Context, experiment string, sequence int, ending
 	return driven(err)
 }
 
+// Overview asks an experiment's workflow how it sees its experiment.
+func (c Client) Overview(ctx context.Context, experiment string) (overview Overview, err error) {
+	answer, err := c.Temporal.QueryWorkflow(ctx, ExperimentWorkflowID(experiment), "", QueryState)
+	if err == nil {
+		err = answer.Get(&overview)
+	}
+	return overview, err
+}
+
 // EarlyStop takes a decision to a trial's workflow. It is no error if there is
 // none: the sweeper repeats what was missed.
 func (c Client) EarlyStop(ctx context.Context, key trial.Key, decision trial.Decision) error {

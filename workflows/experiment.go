@@ -93,7 +93,7 @@ type experimentRun struct {
 	commands int               // handled by this run
 	saying   int               // commands of our own making that are not on record yet
 	started  int               // children of this run
-	starting []workflow.Future // their starts that are not confirmed yet
+	starting []beginning // of children of this run
 
 	introduced bool // Temporal was told what this is
 }
@@ -309,6 +309,7 @@ func (e *experimentRun) continueAsNew() error {
 
 func (e *experimentRun) confirmStarts() {
 	for _, start := range e.starting {
-		_ = start.Get(e.ctx, nil)
+		_ = start.future.Get(e.ctx, nil)
 	}
+	e.starting = nil
 }

@@ -26,9 +26,10 @@ type Overview struct {
 	Paused      bool                `json:"paused"`
 	Concurrency int                 `json:"concurrency"`
 	Standing    activities.Standing `json:"standing"`
-	Open        []int               `json:"open"`    // trials with a workflow
-	Waiting     []int               `json:"waiting"` // trials asked and not started
-	Cursor      int64               `json:"cursor"`  // events of the log read
+	Open        []int               `json:"open"`               // trials with a workflow
+	Starting    []int               `json:"starting,omitempty"` // those of them whose workflow is not known to have begun
+	Waiting     []int               `json:"waiting"`            // trials asked and not started
+	Cursor      int64               `json:"cursor"`             // events of the log read
 }
 
 // TrialOverview is how a trial's workflow sees its trial.
@@ -174,7 +175,7 @@ func (e *experimentRun) roundSummary() string {
 func (e *experimentRun) overview() (Overview, error) {
 	return Overview{
 		Status: e.Status, Paused: e.Paused, Concurrency: e.Concurrency, Standing: e.Standing,
-		Open: e.Open, Waiting: e.Waiting, Cursor: e.Cursor,
+		Open: e.Open, Starting: e.unconfirmed(), Waiting: e.Waiting, Cursor: e.Cursor,
 	}, nil
 }
 

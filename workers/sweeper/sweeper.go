@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -68,17 +69,11 @@ func (s *Sweeper) Run(ctx context.Context, every time.Duration) {
 // Sweep looks once at everything. What it could not look at is in the error; the
 // rest was swept all the same.
 func (s *Sweeper) Sweep(ctx context.Context) error {
-	rows, err := s.Record.Experiments(ctx)
+	active, err := s.Record.Active(ctx)
 	if err != nil {
 		return err
 	}
-	var failures []error
-	for _, row := range rows {
-		if row.Status.Active() {
-			failures = append(failures, s.drive(ctx, row))
-		}
-	}
-	failures = append(failures, s.decisions(ctx))
+	failures := []error{each(active, func(id string) error { return s.drive(ctx, id) }), s.decisions(ctx)}
 	for name, platform := range s.Platforms {
 		failures = append(failures, s.leftovers(ctx, name, platform))
 	}
@@ -87,33 +82,55 @@ func (s *Sweeper) Sweep(ctx context.Context) error {
 
 // drive sees to it that an active experiment has a workflow, and so has every
 // trial of it that was started and is not settled.
-func (s *Sweeper) drive(ctx context.Context, row record.Experiment) error {
-	open, err := s.open(ctx, workflows.ExperimentWorkflowID(row.ID))
+func (s *Sweeper) drive(ctx context.Context, id string) error {
+	open, err := s.open(ctx, workflows.ExperimentWorkflowID(id))
 	if err != nil {
 		return err
 	}
 	if !open {
-		return s.restart(ctx, row.ID)
+		return s.restart(ctx, id)
 	}
-	live, err := s.Record.Live(ctx, row.ID)
+	begun, err := s.begun(ctx, id)
+	return errors.Join(err, each(begun, func(n int) error { return s.driveTrial(ctx, id, n) }))
+}
+
+// begun are the unsettled trials whose workflow has begun: those with an attempt, and
+// of the others those that the experiment itself has seen begin. All the rest wait for
+// a slot, or for a busy Temporal, however long: a word about them would be one more
+// burden to it.
+func (s *Sweeper) begun(ctx context.Context, id string) (begun []int, err error) {
+	unsettled, err := s.Record.Unsettled(ctx, id)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	waiting, err := s.Record.Unsettled(ctx, row.ID)
+	live, err := s.Record.Live(ctx, id)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	// Those without an attempt wait for a slot, most of them, for a resume or for time;
-	// the oldest may have lost their workflow before they were submitted.
-	for i, n := range waiting {
-		if !live[n] && (i >= row.Concurrency || row.Paused || row.TimeOver()) {
-			continue
-		}
-		if err := s.driveTrial(ctx, row, n); err != nil {
-			return err
-		}
+	if len(live) == len(unsettled) {
+		return unsettled, nil
 	}
-	return nil
+	seen, err := s.seenToBegin(ctx, id)
+	return slices.DeleteFunc(unsettled, func(n int) bool { return !live[n] && !seen[n] }), err
+}
+
+// answerWithin bounds how long a sweep waits for an experiment's own word, which comes
+// after all that the experiment has to do just then.
+const answerWithin = 10 * time.Second
+
+// seenToBegin asks an experiment's workflow.
+func (s *Sweeper) seenToBegin(ctx context.Context, id string) (map[int]bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	overview, err := s.Workflows.Overview(ctx, id)
+	seen := map[int]bool{}
+	for _, n := range overview.Open {
+		seen[n] = true
+	}
+	for _, n := range overview.Starting {
+		delete(seen, n)
+	}
+	return seen, err
 }
 
 // restart starts an experiment's workflow, unless the record, asked last, says
@@ -127,12 +144,12 @@ func (s *Sweeper) restart(ctx context.Context, id string) error {
 	return s.Workflows.Drive(ctx, id)
 }
 
-func (s *Sweeper) driveTrial(ctx context.Context, row record.Experiment, n int) error {
-	open, err := s.open(ctx, workflows.TrialWorkflowID(row.ID, n))
+func (s *Sweeper) driveTrial(ctx context.Context, id string, n int) error {
+	open, err := s.open(ctx, workflows.TrialWorkflowID(id, n))
 	if err != nil || open {
 		return err
 	}
-	_, err = s.Record.Append(ctx, row.ID, trial.Event{Kind: trial.KindUndriven, Sequence: n})
+	_, err = s.Record.Append(ctx, id, trial.Event{Kind: trial.KindUndriven, Sequence: n})
 	if errors.Is(err, record.ErrSettled) {
 		return nil
 	}
@@ -158,11 +175,7 @@ func (s *Sweeper) decisions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var failures []error
-	for _, decision := range open {
-		failures = append(failures, s.Workflows.EarlyStop(ctx, decision.Key, decision.Decision))
-	}
-	return errors.Join(failures...)
+	return each(open, func(d record.Decision) error { return s.Workflows.EarlyStop(ctx, d.Key, d.Decision) })
 }
 
 // leftovers ends what still runs although its attempt is over: superseded, or of
@@ -172,25 +185,28 @@ func (s *Sweeper) leftovers(ctx context.Context, name string, platform activitie
 	if err != nil {
 		return err
 	}
-	failures, slots := make([]error, len(attempts)), make(chan struct{}, endings)
-	var ending sync.WaitGroup
-	for i, attempt := range attempts {
-		if attempt.Outcome == "" {
-			continue
-		}
+	over := slices.DeleteFunc(attempts, func(a record.Attempt) bool { return a.Outcome == "" })
+	return each(over, func(a record.Attempt) error { return end(ctx, platform, a) })
+}
+
+// atOnce bounds how many things are looked after at the same time: what does not
+// answer keeps nobody else's waiting, and all of them would keep the host from work.
+const atOnce = 16
+
+// each looks after some things and returns all that failed.
+func each[T any](things []T, lookAfter func(T) error) error {
+	failures, slots := make([]error, len(things)), make(chan struct{}, atOnce)
+	var working sync.WaitGroup
+	for i, thing := range things {
 		slots <- struct{}{}
-		ending.Go(func() {
-			failures[i] = end(ctx, platform, attempt)
+		working.Go(func() {
+			failures[i] = lookAfter(thing)
 			<-slots
 		})
 	}
-	ending.Wait()
+	working.Wait()
 	return errors.Join(failures...)
 }
-
-// endings bounds how many leftovers are ended at once: a host that does not answer
-// keeps nobody else's waiting.
-const endings = 16
 
 func end(ctx context.Context, platform activities.Platform, attempt record.Attempt) error {
 	handle, err := activities.HandleOf(attempt)
