@@ -375,6 +375,7 @@ func (r *round) commit(ctx context.Context, id string, sequence int, proposal tu
 	if parameterID == nil {
 		parameterID = fmt.Append(nil, sequence)
 	}
+	r.asked = true // whatever comes of it
 	_, err := r.Record.Ask(ctx, id, []record.Ask{{Sequence: sequence, Asked: trial.Asked{
 		Parameters: proposal.Parameters, Source: trial.SourceAlgorithm, ParameterID: parameterID,
 	}}})

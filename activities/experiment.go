@@ -64,7 +64,7 @@ func (a *Activities) Open(ctx context.Context, id string) (Opening, error) {
 	}
 	opening.Name, opening.Tuner = row.Name, config.Tuner.String()
 	opening.Searchable = a.Searchable != nil && a.Searchable(ctx)
-	if opening.Standing, err = a.standing(ctx, id); err != nil {
+	if opening.Standing, err = a.standing(ctx, row); err != nil {
 		return Opening{}, err
 	}
 	return opening, a.unsettled(ctx, id, &opening)
@@ -94,23 +94,7 @@ func (a *Activities) resumed(ctx context.Context, row record.Experiment) (resume
 	if row.Status != record.Stopping {
 		return false, nil
 	}
-	events, err := a.Record.News(ctx, row.ID, 0)
-	if err != nil {
-		return false, err
-	}
-	for _, event := range events {
-		news, err := newsOf(event)
-		if err != nil {
-			return false, err
-		}
-		switch news.Command {
-		case trial.Stop:
-			resumed = false
-		case trial.Resume:
-			resumed = true
-		}
-	}
-	return resumed, nil
+	return a.Record.ResumedLast(ctx, row.ID)
 }
 
 // ErrorRejected is the type of the error of a command that makes no sense now;

@@ -82,6 +82,7 @@ type round struct {
 	RoundRequest
 	changed <-chan struct{}
 	tuner   *algorithm
+	asked   bool              // something was asked since the row was read
 	began   time.Time         // when the tuner began what it is still at; zero where it is not
 	counted time.Time         // the experiment's clock is right up to here
 	row     record.Experiment // as looked at last
@@ -118,29 +119,53 @@ func (r *round) look(ctx context.Context) (RoundAnswer, error) {
 	if err := r.read(ctx); err != nil {
 		return RoundAnswer{}, err
 	}
-	news, err := r.Record.News(ctx, r.Experiment, r.Cursor)
+	news, err := r.Record.News(ctx, r.Experiment, r.Cursor, maxNews)
 	if err != nil {
 		return RoundAnswer{}, err
 	}
-	noMore, err := r.fill(ctx, r.row, r.Room+freed(news))
-	if err != nil && len(news) == 0 {
-		return RoundAnswer{}, err
-	}
-	if err != nil {
-		noMore = r.NoMore // a tuner that fails keeps nobody from hearing the news
-	}
-	news, err = r.Record.News(ctx, r.Experiment, r.Cursor)
-	news = news[:min(len(news), maxNews)]
+	noMore, err := r.answerTo(ctx, news)
 	if err != nil {
 		return RoundAnswer{}, err
+	}
+	if r.asked {
+		if news, err = r.readOn(ctx, news); err != nil {
+			return RoundAnswer{}, err
+		}
 	}
 	answer, err := answerOf(news, r.Cursor, noMore)
 	if err != nil {
 		return RoundAnswer{}, err
 	}
 	answer.Late = r.row.TimeOver()
-	answer.Standing, err = r.standing(ctx, r.Experiment)
+	answer.Standing, err = r.standing(ctx, r.row)
 	return answer, err
+}
+
+// answerTo has the tuner fill what is free after the news. Where there may be more of
+// them, among which may be trials for those slots, that waits for the next round.
+func (r *round) answerTo(ctx context.Context, news []trial.Event) (noMore bool, err error) {
+	if len(news) == maxNews {
+		return r.NoMore, nil
+	}
+	noMore, err = r.fill(ctx, r.row, r.Room+freed(news))
+	if err != nil && len(news) > 0 {
+		return r.NoMore, nil // a tuner that fails keeps nobody from hearing the news
+	}
+	return noMore, err
+}
+
+// readOn adds to the news what was asked since they were read.
+func (r *round) readOn(ctx context.Context, news []trial.Event) ([]trial.Event, error) {
+	after := r.Cursor
+	if len(news) > 0 {
+		after = news[len(news)-1].Number
+	}
+	more, err := r.Record.News(ctx, r.Experiment, after, maxNews-len(news))
+	if err != nil {
+		return nil, err
+	}
+	r.asked = false
+	return append(news, more...), r.read(ctx)
 }
 
 // read reads the experiment's row. That its time is over is durable before anybody

@@ -2,6 +2,7 @@ package activities_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -229,4 +230,52 @@ func TestNothingIsAskedOnceAStopOrAnEarlyStopIsOnRecord(t *testing.T) {
 		_, err := f.Ask(ctx, id, []record.Ask{{Asked: trial.Asked{Parameters: json.RawMessage(`{}`)}}})
 		require.ErrorIs(t, err, record.ErrStopping)
 	}
+}
+
+func TestALookAtALongLogReadsNoMoreThanItAnswersWith(t *testing.T) {
+	f := newFixtureWith(t, func(e *experiment.Experiment) { e.MaxTrials = 0 })
+	const unread = 3 * 500 // news; 500 fit into an answer
+	for n := range unread {
+		f.command(trial.AddTrial, fmt.Sprintf(`{"x": %d}`, n))
+	}
+	before := f.Reads()
+	answer := f.round(1, 4)
+	require.Len(t, answer.News, 500)
+	require.Less(t, f.Reads().Rows-before.Rows, int64(500+10))
+	require.Equal(t, unread, f.row().Asked, "what was asked already may take the slots")
+}
+
+func TestALookThatAsksForNothingReadsTheNewsOnce(t *testing.T) {
+	f := newFixture(t)
+	cursor := f.round(1, 1).Cursor
+	f.command(trial.Pause, "")
+	before := f.Reads()
+	require.Len(t, f.round(cursor, 0).News, 1)
+	// The row before the news and for the clock after them, the news, and a search for
+	// trials that wait.
+	require.LessOrEqual(t, f.Reads().Queries-before.Queries, int64(4))
+}
+
+func TestWhetherAStoppingExperimentShallGoOnIsReadFromTheEndOfItsLog(t *testing.T) {
+	f := newFixture(t)
+	f.round(1, 4)
+	for range 300 {
+		f.command(trial.Pause, "")
+	}
+	f.command(trial.Stop, "")
+	cost := func() int64 {
+		before := f.Reads()
+		_, err := call[activities.Opening](f, f.Open, id)
+		require.NoError(t, err)
+		return f.Reads().Rows - before.Rows
+	}
+	require.Less(t, cost(), int64(20))
+
+	opening, err := call[activities.Opening](f, f.Open, id)
+	require.NoError(t, err)
+	require.False(t, opening.Resumed)
+	f.command(trial.Resume, "")
+	opening, err = call[activities.Opening](f, f.Open, id)
+	require.NoError(t, err)
+	require.True(t, opening.Resumed)
 }

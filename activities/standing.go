@@ -52,12 +52,8 @@ func (s Standing) Concern() string {
 const maxReason = 300
 
 // standing reads how an experiment stands.
-func (a *Activities) standing(ctx context.Context, id string) (Standing, error) {
-	row, err := a.Record.Experiment(ctx, id)
-	if err != nil {
-		return Standing{}, err
-	}
-	standing := Standing{
+func (a *Activities) standing(ctx context.Context, row record.Experiment) (standing Standing, err error) {
+	standing = Standing{
 		Asked: row.Asked, MaxTrials: row.MaxTrials, Ended: ended(row.Counts), Best: row.Best, Reason: brief(row.Reason),
 	}
 	standing.Wait, err = a.wait(ctx, row)
@@ -82,12 +78,8 @@ func brief(reason trial.Reason) trial.Reason {
 	return reason
 }
 
-const (
-	// waitsEvery bounds how often trials are searched for one that waits.
-	waitsEvery = 5 * time.Second
-	// maxLooks bounds the trials looked at in one search.
-	maxLooks = 200
-)
+// waitsEvery bounds how often trials are searched for one that waits.
+const waitsEvery = 5 * time.Second
 
 // waits is what the last search for a waiting trial of an experiment found.
 type waits struct {
@@ -111,20 +103,11 @@ func (a *Activities) wait(ctx context.Context, row record.Experiment) (*Wait, er
 }
 
 func (a *Activities) findWait(ctx context.Context, id string) (*Wait, error) {
-	open, err := a.Record.Unsettled(ctx, id)
-	if err != nil {
+	sequence, reason, found, err := a.Record.Held(ctx, id)
+	if err != nil || !found {
 		return nil, err
 	}
-	for _, n := range open[:min(len(open), maxLooks)] {
-		row, err := a.Record.Trial(ctx, id, n)
-		if err != nil {
-			return nil, err
-		}
-		if row.State == trial.Waiting && !row.Reason.Zero() {
-			return &Wait{Sequence: n, Reason: brief(row.Reason)}, nil
-		}
-	}
-	return nil, nil
+	return &Wait{Sequence: sequence, Reason: brief(reason)}, nil
 }
 
 // maxParameters is how many bytes of parameters a workflow is told, for people

@@ -2,7 +2,9 @@ package record
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/perennial-ml/perennial/metrics"
@@ -96,11 +98,11 @@ func intermediate(step int64, value string) trial.Intermediate {
 	return trial.Intermediate{Step: step, Value: &number, Metric: metric.Object()}
 }
 
-// News returns the events after the numbered one that an experiment's workflow
-// reads, in order: command, ended, interrupted, undriven and asked. It leaves out
-// what may be large: the data of asks, and the value of commands that bring a
-// configuration, a search space or parameters.
-func (s *Store) News(ctx context.Context, experiment string, after int64) ([]trial.Event, error) {
+// News returns the first events after the numbered one, at most limit, that an
+// experiment's workflow reads, in order: command, ended, interrupted, undriven and
+// asked. It leaves out what may be large: the data of asks, and the value of commands
+// that bring a configuration, a search space or parameters.
+func (s *Store) News(ctx context.Context, experiment string, after int64, limit int) ([]trial.Event, error) {
 	var news []trial.Event
 	err := s.query(ctx).each(func(row scanner) error {
 		var event trial.Event
@@ -111,8 +113,20 @@ func (s *Store) News(ctx context.Context, experiment string, after int64) ([]tri
 		news = append(news, event)
 		return err
 	}, `SELECT number, kind, sequence, attempt, time, data FROM events
-		WHERE experiment = ? AND number > ? AND kind <> 'decision' ORDER BY number`, experiment, after)
+		WHERE experiment = ? AND number > ? AND kind <> 'decision' ORDER BY number LIMIT ?`, experiment, after, limit)
 	return news, classify(err)
+}
+
+// ResumedLast tells whether the last word on whether the experiment shall go on, stop
+// or resume, was resume; false where there was none. It reads the log from its end.
+func (s *Store) ResumedLast(ctx context.Context, experiment string) (resumed bool, err error) {
+	err = s.query(ctx).one(into(&resumed), `SELECT data ->> 'name' = ? FROM events
+		WHERE experiment = ? AND command IS NOT NULL AND data ->> 'name' IN (?, ?) ORDER BY number DESC LIMIT 1`,
+		trial.Resume, experiment, trial.Stop, trial.Resume)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return resumed, classify(err)
 }
 
 func lighten(event *trial.Event) error {

@@ -322,7 +322,7 @@ func TestNewsAreLightAndLeaveOutWhatDoesNotConcernTheExperiment(t *testing.T) {
 	_, err = f.Append(context.Background(), exp, trial.Event{Kind: trial.KindUndriven, Sequence: 0})
 	require.NoError(t, err)
 	f.settle(key, succeeded(1))
-	news, err := f.News(context.Background(), exp, 1)
+	news, err := f.News(context.Background(), exp, 1, 100)
 	require.NoError(t, err)
 	var kinds []trial.Kind
 	for _, event := range news {

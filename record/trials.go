@@ -2,6 +2,8 @@ package record
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 
 	"github.com/perennial-ml/perennial/trial"
 )
@@ -65,6 +67,18 @@ func (s *Store) Live(ctx context.Context, experiment string) (map[int]bool, erro
 		ON a.experiment = t.experiment AND a.sequence = t.sequence AND a.attempt = t.attempts
 		WHERE t.experiment = ? AND t.settled = 0 AND a.outcome = ''`, experiment)
 	return live, classify(err)
+}
+
+// Held returns the first of an experiment's trials that waits for a reason on record,
+// and that; found is false where none does.
+func (s *Store) Held(ctx context.Context, experiment string) (sequence int, reason trial.Reason, found bool, err error) {
+	err = s.query(ctx).one(into(&sequence, &reason.Code, &reason.Text), `SELECT sequence, reason_code, reason_text FROM trials
+		WHERE experiment = ? AND settled = 0 AND state = ? AND reason_code <> '' ORDER BY sequence LIMIT 1`,
+		experiment, string(trial.Waiting))
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, reason, false, nil
+	}
+	return sequence, reason, err == nil, classify(err)
 }
 
 // saveTrial stores what can change of a trial, and counts it in its new state.
