@@ -90,9 +90,9 @@ type experimentRun struct {
 	State
 	id       string
 	ctx      workflow.Context
-	commands int               // handled by this run
-	saying   int               // commands of our own making that are not on record yet
-	started  int               // children of this run
+	commands int         // handled by this run
+	saying   int         // commands of our own making that are not on record yet
+	started  int         // children of this run
 	starting []beginning // of children of this run
 
 	introduced bool // Temporal was told what this is

@@ -149,7 +149,7 @@ func TestARaisedLimitGoesOnFromDone(t *testing.T) {
 }
 
 func TestALimitBelowWhatWasAskedEndsNothing(t *testing.T) {
-	b := newBench(t, settings{concurrency: 2, trials: 50, behaviour: `{"duration": 0.2}`})
+	b := newBench(t, settings{concurrency: 2, trials: 50, behaviour: `{"duration": 2}`})
 	b.meanwhile(func() {
 		b.await(trial.Running, 2)
 		b.command(trial.SetMaxTrials, "1")
