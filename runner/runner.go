@@ -161,9 +161,6 @@ func (a *attempt) settle(collector *collector) {
 	a.output.finish()
 	a.grant.Release()
 	exit := a.exit(collector.finish())
-	if exit.Exit.Code != 0 {
-		a.blameOutside(&exit)
-	}
 	rundir.CrashPoint("runner.child-dead-before-exit-record")
 	a.log.until("write the exit record", func() error {
 		// Somebody may have removed the directory of a trial that still ran.
@@ -172,6 +169,11 @@ func (a *attempt) settle(collector *collector) {
 		}
 		return a.run.WriteExit(exit)
 	})
+	if a.blameOutside(&exit) {
+		if err := a.run.WriteExit(exit); err != nil {
+			a.log.say("cannot write that the command was ended from outside: %v", err)
+		}
+	}
 }
 
 // prepare makes what the command finds, and takes the room that the exit record

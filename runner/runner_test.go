@@ -187,6 +187,19 @@ func TestTheCommandRunsInItsCodeDirectoryAndItsOutputIsKept(t *testing.T) {
 	require.Equal(t, "oops\n", a.file(rundir.Stderr))
 }
 
+const ownTerm = "its runner was not told to end, so the TERM is taken for the trial's own, as of kill 0 in a script"
+
+func TestAShutdownThatReachesTheRunnerAfterItsTrialIsNobodysFault(t *testing.T) {
+	a := newAttempt(t, `echo $$ > pid; sleep 1000`).begin()
+	require.NoError(t, syscall.Kill(-number(t, a.waitFor("pid")), syscall.SIGTERM))
+	require.Eventually(t, func() bool {
+		exit, err := a.ReadExit()
+		return err == nil && exit != nil
+	}, patience, time.Millisecond, "the end is durable before anybody waits for news of a shutdown")
+	require.NoError(t, a.runner.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, trial.Exit{Code: 143, Signal: "SIGTERM", Outside: true}, a.end().Exit)
+}
+
 func TestHowTheCommandEndedIsRecorded(t *testing.T) {
 	for command, want := range map[string]trial.Exit{
 		"true":                           {Code: 0},
@@ -196,8 +209,9 @@ func TestHowTheCommandEndedIsRecorded(t *testing.T) {
 		"sh -c 'kill -9 $$';:":           {Code: 0},
 		"no-such-command-here":           {Code: 127},
 		"/dev/null":                      {Code: 126},
-		"kill -TERM $$":                  {Code: 143, Signal: "SIGTERM", Outside: true},
-		"(kill -TERM $BASHPID); exit $?": {Code: 143, Outside: true},
+		"kill -TERM $$":                  {Code: 143, Signal: "SIGTERM", Text: ownTerm},
+		"(kill -TERM $BASHPID); exit $?": {Code: 143, Text: ownTerm},
+		"trap 'kill 0' EXIT; sleep 9 &":  {Code: 143, Signal: "SIGTERM", Text: ownTerm},
 	} {
 		t.Run(command, func(t *testing.T) {
 			t.Parallel()

@@ -19,9 +19,14 @@ const (
 	// the same shutdown.
 	outsideWindow = 10 * time.Second
 	// shutdownSkew is how long a failure waits for that TERM: who shuts a machine
-	// down signals one process after the other.
+	// down signals one process after the other. termSkew is the same where it was
+	// TERM that ended the command.
 	shutdownSkew = 200 * time.Millisecond
+	termSkew     = 2 * time.Second
 )
+
+// ownTerm is said of a command that TERM ended while nobody told the runner to end.
+const ownTerm = "its runner was not told to end, so the TERM is taken for the trial's own, as of kill 0 in a script"
 
 // watch returns when the command has ended and no process of the attempt is left.
 // That the kernel knows no child of ours any more proves it: orphans come to us.
@@ -193,7 +198,10 @@ func (a *attempt) exit(final bool) rundir.ExitRecord {
 	}
 	record.Exit.Text = a.child.text()
 	done := record.Exit.Code == 0 && final
-	record.Exit.Outside = a.intent == nil && !done && (byTerm(record.Exit) || !a.termed.IsZero())
+	record.Exit.Outside = a.intent == nil && !done && !a.termed.IsZero()
+	if a.intent == nil && !record.Exit.Outside && byTerm(record.Exit) {
+		record.Exit.Text = ownTerm
+	}
 	return record
 }
 
@@ -207,12 +215,25 @@ func ending(status unix.WaitStatus) trial.Exit {
 // byTerm also knows the code that a shell returns when what it ran died by TERM.
 func byTerm(exit trial.Exit) bool { return exit.Code == 128+int(unix.SIGTERM) }
 
-// blameOutside waits a moment for the TERM that would tell that a failure was
-// part of a shutdown.
-func (a *attempt) blameOutside(record *rundir.ExitRecord) {
-	deadline := time.Now().Add(shutdownSkew)
-	for record.Intent == nil && !record.Exit.Outside && time.Now().Before(deadline) {
-		a.awaitSignal(time.Until(deadline))
-		record.Exit.Outside = !a.termed.IsZero() && a.termed.Sub(record.Ended) < outsideWindow
+// blameOutside waits a moment for the TERM that would tell that a failure was part
+// of a shutdown, and tells whether it came.
+func (a *attempt) blameOutside(record *rundir.ExitRecord) bool {
+	if record.Intent != nil || record.Exit.Outside || record.Exit.Code == 0 || record.Started.IsZero() {
+		return false
 	}
+	deadline := time.Now().Add(shutdownSkew)
+	if byTerm(record.Exit) {
+		deadline = time.Now().Add(termSkew)
+	}
+	for a.termed.IsZero() && time.Now().Before(deadline) {
+		a.awaitSignal(time.Until(deadline))
+	}
+	if a.termed.IsZero() || a.termed.Sub(record.Ended) >= outsideWindow {
+		return false
+	}
+	record.Exit.Outside = true
+	if record.Exit.Text == ownTerm {
+		record.Exit.Text = ""
+	}
+	return true
 }

@@ -86,9 +86,10 @@ type Exit struct {
 	Code    int    `json:"code"`             // exit code; 128+n when killed by signal n
 	Signal  string `json:"signal,omitempty"` // "SIGKILL" and so on, empty when it exited by itself
 	Outside bool   `json:"outside,omitempty"`
-	// Outside is true for a death by TERM, or within 10 s of the runner's own
-	// TERM, that nobody of ours intended: a reboot, systemctl stop, preemption.
-	// It is the platform's fault, never the user's.
+	// Outside is true for a death within 10 s of the runner's own TERM that nobody
+	// of ours intended: a reboot, systemctl stop, preemption. It is the platform's
+	// fault, never the user's. A TERM that the runner did not get is the trial's
+	// own, as of "kill 0" in a script.
 	Text string `json:"text,omitempty"` // what else the runner knows, such as "cannot start: no such file"
 }
 
