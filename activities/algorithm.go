@@ -319,7 +319,7 @@ const reasonTuner = "tuner"
 func (r *round) ask(ctx context.Context, row record.Experiment, room int) (exhausted bool, err error) {
 	began := time.Now()
 	for asked := 0; asked < room; asked++ {
-		answer, err := r.answer(ctx, row, row.Asked+asked)
+		answer, err := r.answer(ctx, row, row.Next(asked))
 		switch {
 		case err != nil:
 			return false, err
@@ -330,7 +330,7 @@ func (r *round) ask(ctx context.Context, row record.Experiment, room int) (exhau
 		case r.late(): // it took its time
 			return false, r.count(ctx)
 		}
-		if err := r.commit(ctx, row.ID, row.Asked+asked, answer.Proposal); err != nil {
+		if err := r.commit(ctx, row.ID, row.Next(asked), answer.Proposal); err != nil {
 			return false, err
 		}
 		if answer.process && time.Since(began) > thinking {

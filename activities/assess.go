@@ -21,7 +21,7 @@ import (
 func (a *Activities) Assess(ctx context.Context, id string) error {
 	row, err := a.Record.Experiment(ctx, id)
 	if err != nil {
-		return err
+		return forgotten(err)
 	}
 	config, err := a.config(row)
 	if err != nil || config.Assessor == nil && !bridged(config.Tuner) {

@@ -9,17 +9,34 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/record"
 )
 
 // Types of application errors, for people who read them in the Web UI. All are
-// worth another try.
+// worth another try but the last.
 const (
 	// ErrorWorkerStopped ends a long activity whose worker goes away: the next
 	// worker takes it up at once.
 	ErrorWorkerStopped = "worker-stopped"
 	// ErrorPlatform is a platform's failure.
 	ErrorPlatform = "platform"
+	// ErrorForgotten is about something that the record does not know: it came from a
+	// backup that is older than the workflow, which begins again from the record. No
+	// other try would change that.
+	ErrorForgotten = "not-in-record"
 )
+
+// forgotten says to Temporal that the record does not know what a call is about;
+// another error, and nil, stays what it is.
+func forgotten(err error) error {
+	if !errors.Is(err, record.ErrNotFound) && !errors.Is(err, record.ErrBehind) {
+		return err
+	}
+	return temporal.NewApplicationErrorWithOptions(err.Error(), ErrorForgotten, temporal.ApplicationErrorOptions{
+		NonRetryable: true,
+		Category:     temporal.ApplicationErrorCategoryBenign,
+	})
+}
 
 // temporalError says to Temporal what a platform's error asks for; nil stays nil.
 func temporalError(err error) error {

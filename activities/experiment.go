@@ -21,8 +21,9 @@ type Opening struct {
 	Ending      bool          `json:"ending,omitempty"`  // early-stop: what was asked shall end
 	Late        bool          `json:"late,omitempty"`    // its time is over
 	Concurrency int           `json:"concurrency"`
-	Cursor      int64         `json:"cursor"`    // how far an earlier workflow has read
-	LastEvent   int64         `json:"lastEvent"` // events up to here are in the other fields
+	Cursor      int64         `json:"cursor"`          // how far an earlier workflow has read
+	Stamp       int64         `json:"stamp,omitempty"` // record.Place's
+	LastEvent   int64         `json:"lastEvent"`       // events up to here are in the other fields
 	// Live are the unsettled trials with an open attempt, Waiting those without,
 	// both in ascending order.
 	Live    []int `json:"live"`
@@ -49,8 +50,13 @@ func (a *Activities) Open(ctx context.Context, id string) (Opening, error) {
 	}
 	opening := Opening{
 		Known: true, Status: row.Status, Paused: row.Paused, Ending: row.Ending, Late: row.TimeOver(), Concurrency: row.Concurrency,
-		Cursor: row.Cursor, LastEvent: row.LastEvent,
+		LastEvent: row.LastEvent,
 	}
+	read, err := a.Record.PlaceOf(ctx, id, row.Cursor)
+	if err != nil {
+		return Opening{}, err
+	}
+	opening.Cursor, opening.Stamp = read.Number, read.Stamp
 	config, err := a.config(row)
 	if err != nil {
 		return Opening{}, err
@@ -155,15 +161,16 @@ func (a *Activities) check(ctx context.Context, id string, command trial.Command
 func (a *Activities) Decide(ctx context.Context, id string, sequence int, decision trial.Decision) (trial.Decision, error) {
 	key := trial.Key{Experiment: id, Sequence: sequence}
 	won, err := a.Record.Decide(ctx, record.Decision{Key: key, Decision: decision})
-	return won.Decision, err
+	return won.Decision, forgotten(err)
 }
 
 // Finish ends an experiment's turn, unless events that it has not read followed
-// the cursor: then it changes nothing and answers false.
-func (a *Activities) Finish(ctx context.Context, id string, status record.Status, cursor int64) (bool, error) {
-	finished, err := a.Record.Finish(ctx, id, status, cursor)
+// what it has read: then it changes nothing and answers false. A record that does not
+// have what was read is ErrorForgotten. A stamp of 0 is of a workflow that kept none.
+func (a *Activities) Finish(ctx context.Context, id string, status record.Status, cursor, stamp int64) (bool, error) {
+	finished, err := a.Record.Finish(ctx, id, status, record.Place{Number: cursor, Stamp: stamp})
 	if finished && !status.Active() {
 		go EndAlgorithms(a, id) // a process may take its time to end
 	}
-	return finished, err
+	return finished, forgotten(err)
 }

@@ -61,7 +61,7 @@ func (f *fixture) assess() {
 		}
 	}()
 	f.Cleanup(func() {
-		_, err := f.Activities.Finish(ctx, id, record.Done, f.row().LastEvent)
+		_, err := f.Activities.Finish(ctx, id, record.Done, f.row().LastEvent, 0)
 		require.NoError(f, err)
 		<-finished
 	})
@@ -187,7 +187,7 @@ func TestTheProcessOfAnExperimentThatEndedIsEnded(t *testing.T) {
 		done <- err
 	}()
 	pid := f.pids()[0]
-	finished, err := f.Activities.Finish(ctx, id, record.Done, f.row().LastEvent)
+	finished, err := f.Activities.Finish(ctx, id, record.Done, f.row().LastEvent, 0)
 	require.NoError(t, err)
 	require.True(t, finished)
 	require.Eventually(t, func() bool { return syscall.Kill(pid, 0) != nil }, patience, time.Millisecond)

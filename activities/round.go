@@ -21,6 +21,7 @@ const maxNews = 500
 type RoundRequest struct {
 	Experiment string `json:"experiment"`
 	Cursor     int64  `json:"cursor"`
+	Stamp      int64  `json:"stamp,omitempty"` // record.Place's
 	// Room is how many more trials could start now. It is negative where trials
 	// that were asked still wait for a slot.
 	Room int `json:"room"`
@@ -36,6 +37,7 @@ type RoundRequest struct {
 type RoundAnswer struct {
 	News   []News `json:"news"` // after the request's cursor
 	Cursor int64  `json:"cursor"`
+	Stamp  int64  `json:"stamp,omitempty"`  // record.Place's
 	NoMore bool   `json:"noMore,omitempty"` // no further trial will be asked unless a command changes that
 	// Late: the experiment's time is over, and no trial begins any more.
 	Late bool `json:"late,omitempty"`
@@ -59,10 +61,12 @@ type News struct {
 // or trials can be asked for, and returns both: suggestions for the slots that
 // are free are in the same answer as the ends that freed them. It keeps the
 // experiment's clock meanwhile, and at its ticks returns too where another
-// concern should be shown.
+// concern should be shown. A record that does not have what was read is
+// ErrorForgotten.
 func (a *Activities) Round(ctx context.Context, request RoundRequest) (answer RoundAnswer, err error) {
-	if err := a.Record.SetCursor(ctx, request.Experiment, request.Cursor); err != nil {
-		return answer, err
+	read := record.Place{Number: request.Cursor, Stamp: request.Stamp}
+	if err := a.Record.SetCursor(ctx, request.Experiment, read); err != nil {
+		return answer, forgotten(err)
 	}
 	changed, stop := a.Record.Watch(request.Experiment)
 	defer stop()
@@ -132,7 +136,7 @@ func (r *round) look(ctx context.Context) (RoundAnswer, error) {
 			return RoundAnswer{}, err
 		}
 	}
-	answer, err := answerOf(news, r.Cursor, noMore)
+	answer, err := answerOf(news, r.RoundRequest, noMore)
 	if err != nil {
 		return RoundAnswer{}, err
 	}
@@ -199,14 +203,14 @@ func (r *round) deadline() <-chan time.Time {
 	return time.After(r.left())
 }
 
-func answerOf(events []trial.Event, cursor int64, noMore bool) (RoundAnswer, error) {
-	answer := RoundAnswer{Cursor: cursor, NoMore: noMore}
+func answerOf(events []trial.Event, request RoundRequest, noMore bool) (RoundAnswer, error) {
+	answer := RoundAnswer{Cursor: request.Cursor, Stamp: request.Stamp, NoMore: noMore}
 	for _, event := range events {
 		news, err := newsOf(event)
 		if err != nil {
 			return RoundAnswer{}, err
 		}
-		answer.News, answer.Cursor = append(answer.News, news), event.Number
+		answer.News, answer.Cursor, answer.Stamp = append(answer.News, news), event.Number, event.Time.UnixNano()
 	}
 	return answer, nil
 }
@@ -258,7 +262,7 @@ func (r *round) fill(ctx context.Context, row record.Experiment, room int) (noMo
 		return true, nil
 	}
 	if row.MaxTrials > 0 {
-		room = min(room, row.MaxTrials-row.Asked)
+		room = min(room, row.MaxTrials-row.Trials())
 	}
 	if row.Paused || room <= 0 {
 		return false, nil
@@ -270,7 +274,7 @@ func (r *round) fill(ctx context.Context, row record.Experiment, room int) (noMo
 // over tells whether one of the experiment's limits was reached.
 func over(row record.Experiment) bool {
 	return row.Exhausted || row.Ending ||
-		row.MaxTrials > 0 && row.Asked >= row.MaxTrials || row.TimeOver()
+		row.MaxTrials > 0 && row.Trials() >= row.MaxTrials || row.TimeOver()
 }
 
 // count adds what passed since the last call to the experiment's clock, unless

@@ -42,7 +42,7 @@ func (s Settlement) Again() bool { return s.State == "" && !s.Interrupted }
 func (a *Activities) Settle(ctx context.Context, key trial.Key) (Settlement, error) {
 	attempt, err := a.Record.Attempt(ctx, key)
 	if err != nil {
-		return Settlement{}, err
+		return Settlement{}, forgotten(err)
 	}
 	row, err := a.Record.Trial(ctx, key.Experiment, key.Sequence)
 	if err != nil {
@@ -67,7 +67,7 @@ func (a *Activities) Settle(ctx context.Context, key trial.Key) (Settlement, err
 func (a *Activities) Dismiss(ctx context.Context, id string, sequence int) (Settlement, error) {
 	row, err := a.Record.Trial(ctx, id, sequence)
 	if err != nil {
-		return Settlement{}, err
+		return Settlement{}, forgotten(err)
 	}
 	if row.Settled() {
 		return settlementOf(row), nil
@@ -101,7 +101,7 @@ func (a *Activities) timeOver(ctx context.Context, id string) (bool, error) {
 func (a *Activities) DeclareLost(ctx context.Context, key trial.Key) error {
 	attempt, err := a.Record.Attempt(ctx, key)
 	if err != nil {
-		return err
+		return forgotten(err)
 	}
 	if attempt.Handle == nil && !unanswered(attempt) {
 		return temporal.NewNonRetryableApplicationError("no attempt of this trial runs at present, so none can be lost", ErrorRejected, nil)
@@ -144,6 +144,9 @@ func (a *Activities) judge(ctx context.Context, attempt record.Attempt) (verdict
 	if err != nil {
 		return verdict{}, err
 	}
+	if attempt.Intent != nil && attempt.Intent.Cause == trial.CauseStop && !decided {
+		return a.stopped(ctx, attempt)
+	}
 	// The intent is what the run was ended by; why is known by the decision that
 	// it carries out. A stop would have the trial run again, which somebody who
 	// decided that it shall end does not want.
@@ -160,6 +163,20 @@ func (a *Activities) judge(ctx context.Context, attempt record.Attempt) (verdict
 		return v, nil
 	}
 	return verdict{outcome: record.OutcomeFault, reason: faultReason(attempt)}, nil
+}
+
+// stopped is the verdict on an attempt that ended because its experiment stopped. One
+// that runs had been resumed since, and the record came from a backup older than
+// both: the trial goes on.
+func (a *Activities) stopped(ctx context.Context, attempt record.Attempt) (verdict, error) {
+	row, err := a.Record.Experiment(ctx, attempt.Key.Experiment)
+	if err == nil && row.Status == record.Running && attempt.Outcome == "" {
+		return verdict{outcome: record.OutcomeFault, reason: trial.Reason{Code: "superseded",
+			Text: "it was stopped and resumed after the backup that the record came from was made"}}, nil
+	}
+	v := verdictOf(trial.CauseStop, trial.Reason{})
+	v.decision = record.CarriedOut
+	return v, err
 }
 
 // verdictOf is the verdict on an attempt that ended because somebody wanted it to.

@@ -78,6 +78,9 @@ func TestAnAttemptIsJudgedByWhatEndedIt(t *testing.T) {
 					o.Intent.Decision = "d"
 				}
 			}
+			if c.intent == trial.CauseStop {
+				f.command(trial.Stop, "")
+			}
 			require.NoError(t, f.Observe(ctx, key, o))
 			f.settlesAs(key, c.state, c.code)
 			if c.decision != none {

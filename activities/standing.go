@@ -54,7 +54,7 @@ const maxReason = 300
 // standing reads how an experiment stands.
 func (a *Activities) standing(ctx context.Context, row record.Experiment) (standing Standing, err error) {
 	standing = Standing{
-		Asked: row.Asked, MaxTrials: row.MaxTrials, Ended: ended(row.Counts), Best: row.Best, Reason: brief(row.Reason),
+		Asked: row.Trials(), MaxTrials: row.MaxTrials, Ended: ended(row.Counts), Best: row.Best, Reason: brief(row.Reason),
 	}
 	standing.Wait, err = a.wait(ctx, row)
 	return standing, err

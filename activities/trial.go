@@ -74,7 +74,7 @@ func (b Begun) Settlement() Settlement {
 func (a *Activities) Begin(ctx context.Context, id string, sequence int) (Begun, error) {
 	row, err := a.Record.Experiment(ctx, id)
 	if err != nil {
-		return Begun{}, err
+		return Begun{}, forgotten(err)
 	}
 	config, err := a.config(row)
 	if err != nil {
@@ -89,7 +89,7 @@ func (a *Activities) Begin(ctx context.Context, id string, sequence int) (Begun,
 		begun.Refused = true
 		return begun, nil
 	case err != nil:
-		return begun, err
+		return begun, forgotten(err)
 	}
 	begun.Parameters, err = a.parameters(ctx, id, sequence)
 	return begun, err
@@ -109,7 +109,7 @@ func (a *Activities) settled(ctx context.Context, id string, sequence int) (Begu
 func (a *Activities) RunAttempt(ctx context.Context, key trial.Key) error {
 	attempt, err := a.Record.Attempt(ctx, key)
 	if err != nil {
-		return err
+		return cmp.Or(a.endStranger(ctx, key, err), forgotten(err))
 	}
 	platform, err := a.platform(attempt.Platform)
 	if err != nil {
@@ -418,7 +418,7 @@ func (a *Activities) endLeftovers(ctx context.Context, platform Platform, attemp
 func (a *Activities) CancelTrial(ctx context.Context, key trial.Key) error {
 	attempt, err := a.Record.Attempt(ctx, key)
 	if err != nil {
-		return err
+		return forgotten(err)
 	}
 	intent, wanted, err := a.intent(ctx, key)
 	if err != nil || !wanted {

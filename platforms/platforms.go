@@ -148,8 +148,9 @@ type Traits struct {
 
 // WithLogs is a Platform that can read what a run printed.
 type WithLogs interface {
-	// Logs opens a stream ("stdout", "stderr" or "trial.log") from the start.
-	// A stream that does not exist yet is empty.
+	// Logs opens a stream ("stdout", "stderr" or "trial.log") from the start, or
+	// trial.ParameterFile, Job.Parameter as the run was given it: by that a record
+	// that has forgotten the trial knows it again. What does not exist is empty.
 	Logs(ctx context.Context, handle Handle, stream string) (io.ReadCloser, error)
 }
 

@@ -150,7 +150,7 @@ func (t *transaction) addTrial(e *experimentRow, parameters json.RawMessage) err
 	if e.TimeOver() {
 		return rejected("the experiment's time is over, so the trial could not begin: first give it more with starter update max-duration")
 	}
-	_, err := t.ask(e, trial.Asked{Parameters: parameters, Source: trial.SourceCustomized})
+	_, err := t.ask(e, e.Asked, trial.Asked{Parameters: parameters, Source: trial.SourceCustomized})
 	return err
 }
 

@@ -254,7 +254,7 @@ func TestARecordOfANewerVersionIsLeftAlone(t *testing.T) {
 	for _, open := range []func(string) (*Store, error){Open, OpenReadOnly} {
 		_, err = open(f.path)
 		require.ErrorIs(t, err, ErrNewer)
-		require.ErrorContains(t, err, "its format is 99 and this one reads up to 1")
+		require.ErrorContains(t, err, "its format is 99 and this one reads up to 2")
 	}
 }
 
@@ -271,7 +271,7 @@ func TestAReaderInAnotherProcessSeesCommitsAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, n+1, e.Asked)
 	}
-	require.Error(t, reader.SetCursor(background, exp, 1))
+	require.Error(t, reader.SetCursor(background, exp, Place{Number: 1}))
 }
 
 func TestAMissingOrEmptyRecordIsNotFoundToReaders(t *testing.T) {
@@ -302,7 +302,7 @@ func TestTheRecordKeepsItsIDAndContent(t *testing.T) {
 	f.ask(0)
 	id, before := f.ID(), f.log()
 	require.NoError(t, f.Close())
-	require.ErrorIs(t, f.SetCursor(background, exp, 1), errClosed)
+	require.ErrorIs(t, f.SetCursor(background, exp, Place{Number: 1}), errClosed)
 	again, err := Open(f.path)
 	require.NoError(t, err)
 	defer again.Close()
@@ -341,7 +341,7 @@ func TestACallerWhoGivesUpIsAnswered(t *testing.T) {
 	f := newFixture(t)
 	ctx, cancel := context.WithCancel(background)
 	cancel()
-	require.ErrorIs(t, f.SetCursor(ctx, exp, 1), context.Canceled)
+	require.ErrorIs(t, f.SetCursor(ctx, exp, Place{Number: 1}), context.Canceled)
 }
 
 func TestEveryQueryThatRunsForATrialUsesAnIndex(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/perennial-ml/perennial/metrics"
@@ -17,7 +18,7 @@ func (t *transaction) number(e *experimentRow, kind trial.Kind) int64 {
 	e.LastEvent++
 	t.wakes[e.ID] |= wakeLog
 	switch kind {
-	case trial.KindCommand, trial.KindEnded, trial.KindInterrupted, trial.KindUndriven:
+	case trial.KindCommand, trial.KindEnded, trial.KindInterrupted, trial.KindUndriven, trial.KindRecovered:
 		t.wakes[e.ID] |= wakeNews
 	}
 	return e.LastEvent
@@ -221,14 +222,14 @@ func (t *transaction) askOnce(e *experimentRow, ask Ask) (trial.Event, error) {
 	switch {
 	case ask.Sequence < 0 || ask.Sequence > e.Asked:
 		return trial.Event{}, rejected("trial %d cannot be asked: the next is %d", ask.Sequence, e.Asked)
-	case ask.Sequence < e.Asked:
+	case ask.Sequence < e.Asked && !slices.Contains(e.Vacant, ask.Sequence):
 		return t.askedEvent(e.ID, ask.Sequence)
 	case e.Status != Running, e.Ending:
 		return trial.Event{}, ErrStopping
 	case e.TimeOver():
 		return trial.Event{}, ErrTimeOver
 	}
-	return t.ask(e, ask.Asked)
+	return t.ask(e, ask.Sequence, ask.Asked)
 }
 
 func (t *transaction) askedEvent(experiment string, sequence int) (event trial.Event, err error) {
@@ -240,8 +241,8 @@ func (t *transaction) askedEvent(experiment string, sequence int) (event trial.E
 	return event, found(err, "trial %d of experiment %s", sequence, experiment)
 }
 
-// ask makes the experiment's next trial.
-func (t *transaction) ask(e *experimentRow, asked trial.Asked) (trial.Event, error) {
+// ask makes a trial: the experiment's next one, or one whose number is vacant.
+func (t *transaction) ask(e *experimentRow, sequence int, asked trial.Asked) (trial.Event, error) {
 	if asked.ParameterID == nil {
 		asked.ParameterID = json.RawMessage("null")
 	}
@@ -249,14 +250,15 @@ func (t *transaction) ask(e *experimentRow, asked trial.Asked) (trial.Event, err
 	if err != nil {
 		return trial.Event{}, rejected("parameters: %v", err)
 	}
-	event, err := t.log(e, trial.Event{Kind: trial.KindAsked, Sequence: e.Asked, Data: data}, nil)
+	event, err := t.log(e, trial.Event{Kind: trial.KindAsked, Sequence: sequence, Data: data}, nil)
 	if err != nil {
 		return trial.Event{}, err
 	}
-	_, err = t.exec(`INSERT INTO trials (experiment, sequence, state, parameters, parameter_id, source, event, asked)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, e.ID, e.Asked, string(trial.Waiting), string(asked.Parameters),
-		string(asked.ParameterID), asked.Source, event.Number, nanoseconds(event.Time))
-	e.Asked++
+	_, err = t.exec(`INSERT INTO trials (experiment, sequence, state, parameters, parameter_id, source, event, asked, attempts)
+		SELECT ?, ?, ?, ?, ?, ?, ?, ?, coalesce(max(attempt), 0) FROM attempts WHERE experiment = ? AND sequence = ?`,
+		e.ID, sequence, string(trial.Waiting), string(asked.Parameters), string(asked.ParameterID), asked.Source,
+		event.Number, nanoseconds(event.Time), e.ID, sequence)
+	e.occupy(sequence)
 	e.move("", trial.Waiting, 1)
 	return event, err
 }

@@ -12,7 +12,7 @@ import (
 
 const experimentColumns = `id, name, status, reason_code, reason_text, paused, ending, exhausted, minimize,
 	concurrency, max_trials, max_duration, driven, created, ended, asked, last_event, cursor, space_event,
-	counts, best_sequence, best_value`
+	counts, best_sequence, best_value, vacant`
 
 const wholeExperiments = "SELECT " + experimentColumns + `, config, space, workspaces
 	FROM experiments JOIN configurations ON experiment = id`
@@ -30,7 +30,8 @@ func (e *experimentRow) scan(row scanner, more ...any) error {
 	var bestValue *float64
 	places := []any{&e.ID, &e.Name, &e.Status, &e.Reason.Code, &e.Reason.Text, &e.Paused, &e.Ending, &e.Exhausted,
 		&e.minimize, &e.Concurrency, &e.MaxTrials, &e.MaxDuration, &e.Driven, instant{&e.Created}, instant{&e.Ended},
-		&e.Asked, &e.LastEvent, &e.Cursor, &e.spaceEvent, encoded{&e.Counts}, &bestSequence, &bestValue}
+		&e.Asked, &e.LastEvent, &e.Cursor, &e.spaceEvent, encoded{&e.Counts}, &bestSequence, &bestValue,
+		encoded{&e.Vacant}}
 	err := row.Scan(append(places, more...)...)
 	if bestSequence != nil && bestValue != nil {
 		e.Best = &Best{*bestSequence, trial.ID(e.ID, *bestSequence), *bestValue}
@@ -93,16 +94,20 @@ func (t *transaction) save(e *experimentRow) error {
 	if err != nil {
 		return err
 	}
+	vacant, err := json.Marshal(append([]int{}, e.Vacant...))
+	if err != nil {
+		return err
+	}
 	var bestSequence, bestValue any
 	if e.Best != nil {
 		bestSequence, bestValue = e.Best.Sequence, e.Best.Value
 	}
 	_, err = t.exec(`UPDATE experiments SET status = ?, reason_code = ?, reason_text = ?, paused = ?, ending = ?,
 		exhausted = ?, concurrency = ?, max_trials = ?, max_duration = ?, driven = ?, ended = ?, asked = ?,
-		last_event = ?, cursor = ?, space_event = ?, counts = ?, best_sequence = ?, best_value = ? WHERE id = ?`,
+		last_event = ?, cursor = ?, space_event = ?, counts = ?, best_sequence = ?, best_value = ?, vacant = ? WHERE id = ?`,
 		string(e.Status), e.Reason.Code, e.Reason.Text, e.Paused, e.Ending, e.Exhausted, e.Concurrency, e.MaxTrials,
 		int64(e.MaxDuration), int64(e.Driven), nanoseconds(e.Ended), e.Asked, e.LastEvent, e.Cursor, e.spaceEvent,
-		string(counts), bestSequence, bestValue, e.ID)
+		string(counts), bestSequence, bestValue, string(vacant), e.ID)
 	return err
 }
 
@@ -119,8 +124,19 @@ func (s *Store) edit(ctx context.Context, id string, change func(*experimentRow)
 }
 
 // SetCursor stores how far the experiment's workflow has read. It never goes back.
-func (s *Store) SetCursor(ctx context.Context, experiment string, cursor int64) error {
-	return s.edit(ctx, experiment, func(e *experimentRow) { e.Cursor = max(e.Cursor, cursor) })
+// ErrBehind, and nothing is stored, where the log does not have what was read.
+func (s *Store) SetCursor(ctx context.Context, experiment string, read Place) error {
+	return s.update(ctx, func(t *transaction) error {
+		e, err := t.experiment(experiment)
+		if err == nil {
+			err = t.matches(e, read)
+		}
+		if err != nil {
+			return err
+		}
+		e.Cursor = max(min(e.Cursor, e.LastEvent), read.Number)
+		return t.save(e)
+	})
 }
 
 // AddDriven adds to the time an experiment was driven and returns the sum. When
@@ -182,20 +198,24 @@ func (s *Store) SetReason(ctx context.Context, experiment string, reason trial.R
 
 // Finish ends a drive with the state it came to: Done, Stopped, or Running where
 // a resume overtook a stop. It returns false, and nothing has changed, if the log
-// holds News after the cursor. What is neither running nor stopping stays as it is.
-func (s *Store) Finish(ctx context.Context, experiment string, status Status, cursor int64) (bool, error) {
+// holds News after what was read; ErrBehind if it does not have that. What is neither
+// running nor stopping stays as it is.
+func (s *Store) Finish(ctx context.Context, experiment string, status Status, read Place) (bool, error) {
 	return change(ctx, s, func(t *transaction) (bool, error) {
 		e, err := t.experiment(experiment)
+		if err == nil {
+			err = t.matches(e, read)
+		}
 		if err != nil {
 			return false, err
 		}
-		if unread, err := t.unread(experiment, cursor); err != nil || unread {
+		if unread, err := t.unread(experiment, read.Number); err != nil || unread {
 			return false, err
 		}
 		if !e.Status.Active() {
 			return true, nil
 		}
-		return true, t.finish(e, status, cursor)
+		return true, t.finish(e, status, read.Number)
 	})
 }
 

@@ -107,7 +107,7 @@ func (h *history) settleAny(*rapid.T) {
 
 func (h *history) finishAny(*rapid.T) {
 	status := rapid.SampledFrom([]Status{Done, Stopped, Running}).Draw(h.rt, "status")
-	_, err := h.Finish(background, exp, status, h.experiment().LastEvent)
+	_, err := h.Finish(background, exp, status, Place{Number: h.experiment().LastEvent})
 	require.NoError(h.rt, err)
 }
 

@@ -13,7 +13,7 @@ var migrations embed.FS
 
 const (
 	// format is the number of the newest migration, kept in SQLite's user_version.
-	format = 1
+	format = 2
 	// applicationID marks a database as ours, in SQLite's application_id: "Prnl".
 	applicationID = 0x50726e6c
 )

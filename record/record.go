@@ -26,6 +26,9 @@ var (
 	ErrTimeOver = errors.New("the experiment's time is over")
 	// ErrSuperseded is a word on a trial that a newer attempt has overtaken.
 	ErrSuperseded = errors.New("the trial has a newer attempt")
+	// ErrBehind is a word from somebody who has read events that the log does not
+	// have: the record came from a backup.
+	ErrBehind = errors.New("the record is older than what was read in it: it came from a backup")
 )
 
 // RejectedError is a command or an ask that makes no sense; nothing of it is on
@@ -74,7 +77,8 @@ type Experiment struct {
 	Driven      time.Duration       `json:"driven"`         // on the clock of MaxDuration
 	Created     time.Time           `json:"created"`        //
 	Ended       time.Time           `json:"ended,omitzero"` // of the last DONE or STOPPED
-	Asked       int                 `json:"asked"`          // trials asked so far: the next sequence number
+	Asked       int                 `json:"asked"`          // the next sequence number
+	Vacant      []int               `json:"vacant"`         // numbers below Asked that no trial has: they are asked first
 	LastEvent   int64               `json:"lastEvent"`      // number of the newest event
 	Cursor      int64               `json:"cursor"`         // how far its workflow has read
 	Exhausted   bool                `json:"exhausted"`      // the tuner said never again
@@ -88,6 +92,17 @@ type Experiment struct {
 // TimeOver tells whether the experiment has had all the time it may have: no trial
 // begins any more, and those that run go on to their end.
 func (e Experiment) TimeOver() bool { return e.MaxDuration > 0 && e.Driven >= e.MaxDuration }
+
+// Trials is how many trials were asked so far.
+func (e Experiment) Trials() int { return e.Asked - len(e.Vacant) }
+
+// Next returns the sequence number of the i-th trial to be asked next, from 0.
+func (e Experiment) Next(i int) int {
+	if i < len(e.Vacant) {
+		return e.Vacant[i]
+	}
+	return e.Asked + i - len(e.Vacant)
+}
 
 // Best is the best result so far.
 type Best struct {

@@ -251,7 +251,7 @@ func TestAStoppedExperimentOnlyStoresLimits(t *testing.T) {
 
 func (f *fixture) finish(status Status) {
 	f.Helper()
-	finished, err := f.Finish(context.Background(), exp, status, f.experiment().LastEvent)
+	finished, err := f.Finish(context.Background(), exp, status, Place{Number: f.experiment().LastEvent})
 	require.NoError(f, err)
 	require.True(f, finished)
 }
@@ -260,7 +260,7 @@ func TestFinishChangesNothingWhileNewsAreUnread(t *testing.T) {
 	f := newFixture(t)
 	cursor := f.experiment().LastEvent
 	f.ask(0)
-	finished, err := f.Finish(context.Background(), exp, Done, cursor)
+	finished, err := f.Finish(context.Background(), exp, Done, Place{Number: cursor})
 	require.NoError(t, err)
 	require.False(t, finished)
 	require.Equal(t, Running, f.experiment().Status)
@@ -372,14 +372,14 @@ func TestTheClockAndTheCursorOnlyGoForward(t *testing.T) {
 	sum, err = f.AddDriven(ctx, exp, time.Second)
 	require.NoError(t, err)
 	require.Equal(t, 2*time.Second, sum)
-	require.NoError(t, f.SetCursor(ctx, exp, 5))
-	require.NoError(t, f.SetCursor(ctx, exp, 3))
+	require.NoError(t, f.SetCursor(ctx, exp, Place{Number: 1}))
+	require.NoError(t, f.SetCursor(ctx, exp, Place{}))
 	require.NoError(t, f.SetReason(ctx, exp, trial.Reason{Code: "why", Text: "because"}))
 	e := f.experiment()
-	require.EqualValues(t, 5, e.Cursor)
+	require.EqualValues(t, 1, e.Cursor)
 	require.Equal(t, 2*time.Second, e.Driven)
 	require.Equal(t, trial.Reason{Code: "why", Text: "because"}, e.Reason)
-	require.ErrorIs(t, f.SetCursor(ctx, "unknownx", 1), ErrNotFound)
+	require.ErrorIs(t, f.SetCursor(ctx, "unknownx", Place{Number: 1}), ErrNotFound)
 }
 
 func TestWorkspacesAreKeptByTheirPlatformsPlace(t *testing.T) {

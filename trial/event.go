@@ -18,6 +18,7 @@ const (
 	KindInterrupted  Kind = "interrupted"  // Interrupted: an attempt was stopped with its experiment
 	KindUndriven     Kind = "undriven"     // no data: a trial that should have an open workflow has none
 	KindDecision     Kind = "decision"     // Decision: somebody decided that a trial shall end
+	KindRecovered    Kind = "recovered"    // Recovered: the record is a backup, and learned what it did not know
 )
 
 // NoTrial is Event.Sequence where an event concerns no trial.
@@ -96,6 +97,23 @@ type Decision struct {
 	ID     string `json:"id"`
 	Cause  Cause  `json:"cause"`
 	Reason Reason `json:"reason"`
+}
+
+// Recovered is what a record that came from a backup learned from what had happened
+// since it was made.
+type Recovered struct {
+	// TakenIn counts trials that the record did not know and whose runs told what
+	// they were asked with: they go on, with what they reported.
+	TakenIn int `json:"takenIn,omitempty"`
+	// Ended names runs that do not tell enough: they were ended.
+	Ended []string `json:"ended,omitempty"`
+	// Unread names runs on machines that cannot be reached: they are taken in later.
+	Unread []string `json:"unread,omitempty"`
+	// Missing counts trials that a workflow had known and that left no run: if they
+	// had results, those are lost.
+	Missing int `json:"missing,omitempty"`
+	// Behind says that a workflow had read events that the log does not have.
+	Behind bool `json:"behind,omitempty"`
 }
 
 // Commands lists the names of commands that people can give.

@@ -111,7 +111,7 @@ func TestATrialThatHasItsActivityHereIsNotLookedAt(t *testing.T) {
 
 func TestTheSearchForLostActivitiesReadsNothingOfWhatHasEnded(t *testing.T) {
 	w, _ := believing(t, "mystate/now")
-	_, err := w.options.Record.Finish(t.Context(), "k3v9x2ab", record.Done, 1)
+	_, err := w.options.Record.Finish(t.Context(), "k3v9x2ab", record.Done, record.Place{Number: 1})
 	require.NoError(t, err)
 	before := w.options.Record.Reads()
 	search := search{Workers: w}

@@ -47,6 +47,7 @@ func (e *experimentRun) update(ctx workflow.Context, command trial.Command) (num
 	lasting, _ := workflow.NewDisconnectedContext(ctx)
 	err = workflow.ExecuteLocalActivity(onRecord(lasting, "note the command "+command.Name), do.Command, e.id, command).Get(lasting, &number)
 	e.commands++
+	e.accepted = e.accepted || err == nil && command.Name == trial.Accept
 	return number, err
 }
 

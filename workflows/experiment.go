@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/perennial-ml/perennial/activities"
@@ -45,13 +46,16 @@ type State struct {
 	NoMore      bool          `json:"noMore,omitempty"`  // no further trials will be asked
 	Late        bool          `json:"late,omitempty"`    // the experiment's time is over: what waits does not begin
 	Concurrency int           `json:"concurrency"`
-	Cursor      int64         `json:"cursor"`  // events read
-	Known       int64         `json:"known"`   // events up to here were known from the record before they were read
-	Open        []int         `json:"open"`    // trials with a workflow, ascending
-	Waiting     []int         `json:"waiting"` // trials asked and not started, in the order to start them
+	Cursor      int64         `json:"cursor"`          // events read
+	Stamp       int64         `json:"stamp,omitempty"` // when the last of them was written
+	Known       int64         `json:"known"`           // events up to here were known from the record before they were read
+	Open        []int         `json:"open"`            // trials with a workflow, ascending
+	Waiting     []int         `json:"waiting"`         // trials asked and not started, in the order to start them
 	Queues      []string      `json:"queues"`
 	Platforms   []string      `json:"platforms"`            // their names
 	Searchable  bool          `json:"searchable,omitempty"` // search attributes may be used
+	// Unread says that runs which the record has forgotten are still to be taken in.
+	Unread bool `json:"unread,omitempty"`
 	// Standing is for people who look, as new as the last round.
 	Standing activities.Standing `json:"standing"`
 }
@@ -75,7 +79,7 @@ func Experiment(ctx workflow.Context, input ExperimentInput) (string, error) {
 	e.assess()
 	if input.State != nil {
 		e.State, e.introduced = *input.State, true
-		if err := e.drive(); err != nil {
+		if err := e.driveOn(); err != nil {
 			return "", err
 		}
 	}
@@ -83,6 +87,24 @@ func Experiment(ctx workflow.Context, input ExperimentInput) (string, error) {
 		return "", err
 	}
 	return e.words(), nil
+}
+
+// driveOn drives the experiment from what this run knows. Where the record comes from
+// a backup that is older, that is no error: the run has to begin from the record.
+func (e *experimentRun) driveOn() error {
+	err := e.drive()
+	if !forgotten(err) {
+		return err
+	}
+	e.behind, e.taken, e.knew = true, false, e.Standing.Asked
+	return nil
+}
+
+// forgotten tells whether an activity ended because the record does not know what it
+// was about.
+func forgotten(err error) bool {
+	var failure *temporal.ApplicationError
+	return errors.As(err, &failure) && failure.Type() == activities.ErrorForgotten
 }
 
 // experimentRun is one run of the Experiment workflow.
@@ -96,6 +118,10 @@ type experimentRun struct {
 	starting []beginning // of children of this run
 
 	introduced bool // Temporal was told what this is
+	accepted   bool // by this run: no trial of it can have been forgotten
+	behind     bool // the record came from a backup
+	knew       int  // trials asked before that was noticed
+	taken      bool // in is what the record had forgotten, as far as it can be had
 }
 
 // fromRecord drives the experiment for as long as the record says that there is
@@ -107,10 +133,12 @@ func (e *experimentRun) fromRecord() error {
 		switch {
 		case err != nil:
 			return err
+		case opening.Known && e.mayHaveForgotten(opening.Status):
+			err = e.takeIn(seen)
 		case opening.Status.Active():
-			err = e.drive()
+			err = e.driveOn()
 		default:
-			err = e.idle(seen, opening.Known)
+			err = e.idle(seen, opening.Known || e.behind)
 		}
 		if err != nil {
 			if errors.Is(err, errNothingToDo) {
@@ -169,7 +197,7 @@ func (e *experimentRun) open() (opening activities.Opening, err error) {
 	}
 	e.State = State{
 		Format: StateFormat, Status: opening.Status, Paused: opening.Paused, Resumed: opening.Resumed, Late: opening.Late, Concurrency: opening.Concurrency,
-		Cursor: opening.Cursor, Known: opening.LastEvent, Queues: opening.Queues,
+		Cursor: opening.Cursor, Stamp: opening.Stamp, Known: opening.LastEvent, Queues: opening.Queues, Unread: e.Unread,
 		Platforms: opening.Platforms, Searchable: opening.Searchable, Standing: opening.Standing,
 	}
 	e.describe()
@@ -192,6 +220,7 @@ func (e *experimentRun) open() (opening activities.Opening, err error) {
 // drive is the one loop: start what was asked, wait for a round, apply it.
 func (e *experimentRun) drive() error {
 	e.prepare()
+	e.takeInLate()
 	for {
 		e.startWaiting()
 		e.describe()
@@ -229,7 +258,7 @@ func (e *experimentRun) assess() {
 
 func (e *experimentRun) round() (answer activities.RoundAnswer, err error) {
 	request := activities.RoundRequest{
-		Experiment: e.id, Cursor: e.Cursor, NoMore: e.NoMore, Late: e.Late,
+		Experiment: e.id, Cursor: e.Cursor, Stamp: e.Stamp, NoMore: e.NoMore, Late: e.Late,
 		Room: e.Concurrency - len(e.Open) - len(e.Waiting), Concern: e.Standing.Concern(),
 	}
 	err = workflow.ExecuteActivity(forLong(e.ctx, e.roundSummary()), do.Round, request).Get(e.ctx, &answer)
@@ -245,7 +274,7 @@ func (e *experimentRun) apply(answer activities.RoundAnswer) {
 			e.take(news)
 		}
 	}
-	e.Cursor, e.NoMore, e.Late, e.Standing = answer.Cursor, answer.NoMore, answer.Late, answer.Standing
+	e.Cursor, e.Stamp, e.NoMore, e.Late, e.Standing = answer.Cursor, answer.Stamp, answer.NoMore, answer.Late, answer.Standing
 }
 
 // overtake notes whether the last word on a stop that is under way is a resume.
@@ -286,10 +315,10 @@ func (e *experimentRun) finish() (finished bool, err error) {
 		status = record.Running
 	case e.Status == record.Stopping:
 		status = record.Stopped
-	case !e.NoMore || len(e.Waiting) > 0 && !e.Late:
+	case !e.NoMore || len(e.Waiting) > 0 && !e.Late || e.Unread:
 		return false, nil
 	}
-	err = workflow.ExecuteLocalActivity(onRecord(e.ctx, "note that the experiment is "+string(status)), do.Finish, e.id, status, e.Cursor).Get(e.ctx, &finished)
+	err = workflow.ExecuteLocalActivity(onRecord(e.ctx, "note that the experiment is "+string(status)), do.Finish, e.id, status, e.Cursor, e.Stamp).Get(e.ctx, &finished)
 	if finished {
 		e.Status = status
 		e.describe()

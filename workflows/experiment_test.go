@@ -87,7 +87,7 @@ func TestAResumeThatAnEarlierWorkflowReadIsNotForgotten(t *testing.T) {
 	b := newBench(t, settings{concurrency: 1, trials: 1, behaviour: quick})
 	b.command(trial.Stop, "")
 	b.command(trial.Resume, "")
-	require.NoError(t, b.SetCursor(ctx, id, b.experiment().LastEvent))
+	require.NoError(t, b.SetCursor(ctx, id, record.Place{Number: b.experiment().LastEvent}))
 	require.Equal(t, record.Done, b.drive().Status)
 	require.Equal(t, same(trial.Succeeded, 1), b.states())
 }

@@ -22,6 +22,8 @@ const (
 	recordTimeout = 30 * time.Second
 	// prepareTimeout is for the upload of a whole code directory.
 	prepareTimeout = 30 * time.Minute
+	// takeInTimeout is short: a host that comes back has to drive within its ten seconds.
+	takeInTimeout = 5 * time.Second
 	// longTimeout is for activities that last as long as a trial or an
 	// experiment; their heartbeat tells sooner that nobody runs them.
 	longTimeout = 10 * 365 * 24 * time.Hour
@@ -52,6 +54,19 @@ func forPreparing(ctx workflow.Context, queue string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: queue, StartToCloseTimeout: prepareTimeout, RetryPolicy: patient(), Summary: "prepare the code directory",
 	})
+}
+
+// forTakingIn runs the activity that looks at a platform's runs where the platform's
+// workers are. A record that is known to come from a backup must have its answer. Else
+// a platform that is away keeps nobody waiting.
+func forTakingIn(ctx workflow.Context, queue string, must bool) workflow.Context {
+	options := workflow.ActivityOptions{
+		TaskQueue: queue, StartToCloseTimeout: prepareTimeout, RetryPolicy: patient(), Summary: "look for runs that the record does not know",
+	}
+	if !must {
+		options.ScheduleToCloseTimeout = takeInTimeout
+	}
+	return workflow.WithActivityOptions(ctx, options)
 }
 
 // forLong runs an activity that waits, under heartbeats, on the workflow's own queue.

@@ -37,7 +37,14 @@ func Trial(ctx workflow.Context, input TrialInput) (activities.Settlement, error
 	}
 	for {
 		settlement, err := t.attempt()
-		if err != nil {
+		switch {
+		case forgotten(err) && t.current == 0:
+			// Nobody but its experiment can say whether there shall be such a trial.
+			t.describe("the record came from a backup and does not know this trial; its experiment starts it again if it shall run")
+			return settlement, nil
+		case forgotten(err):
+			continue // from what the record, an older one, knows of it
+		case err != nil:
 			return settlement, err
 		}
 		if !settlement.Again() {

@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -222,6 +223,22 @@ func (p *platform) Collect(_ context.Context, handle platforms.Handle, after pla
 		return nil, after, nil
 	}
 	return records[seen:], platforms.Cursor(strconv.Itoa(len(records))), nil
+}
+
+// Logs implements platforms.WithLogs. Nothing is ever printed.
+func (p *platform) Logs(_ context.Context, handle platforms.Handle, stream string) (io.ReadCloser, error) {
+	run, err := p.read(handle.Key)
+	if err != nil {
+		return nil, fault("logs", err)
+	}
+	if run.unreachable(p.now()) {
+		return nil, platforms.Errorf(platforms.Transient, "logs", "unreachable, as configured")
+	}
+	content := ""
+	if run.plan != nil && stream == trial.ParameterFile {
+		content = run.plan.Parameter
+	}
+	return io.NopCloser(strings.NewReader(content)), nil
 }
 
 // Suffixes of the files of a run, whose names begin with sequence and attempt.

@@ -24,7 +24,8 @@ type plan struct {
 	ExitCode    int           `json:"exitCode"`
 	LostAfter   *float64      `json:"lostAfter,omitempty"`
 	Unreachable [][2]Place    `json:"unreachable,omitempty"`
-	Reports     []reported    `json:"reports,omitempty"` // by time
+	Reports     []reported    `json:"reports,omitempty"`   // by time
+	Parameter   string        `json:"parameter,omitempty"` // Job.Parameter
 }
 
 // reported is one metric of a plan.
@@ -52,7 +53,7 @@ func newPlan(job platforms.Job, behaviour Behaviour, now time.Time) (plan, error
 		Format: planFormat, Key: job.Key, Submitted: now.UTC(),
 		Waiting: behaviour.Waiting.of(job.Key, "waiting"), Duration: behaviour.Duration.of(job.Key, "duration"),
 		Limit: job.MaxDuration, ExitCode: behaviour.ExitCode,
-		LostAfter: behaviour.LostAfter, Unreachable: behaviour.Unreachable,
+		LostAfter: behaviour.LostAfter, Unreachable: behaviour.Unreachable, Parameter: string(job.Parameter),
 	}
 	return made, made.addReports(job.Parameters, behaviour)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/perennial-ml/perennial/metrics"
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/runner/rundir"
+	"github.com/perennial-ml/perennial/trial"
 )
 
 // Collect returns journal records that follow the cursor, a byte offset of the
@@ -52,10 +53,10 @@ func offsetOf(cursor platforms.Cursor) (int64, error) {
 
 var streams = []string{rundir.Stdout, rundir.Stderr, rundir.TrialLog}
 
-// Logs opens what a run printed, one of "stdout", "stderr" and "trial.log". A
-// stream that does not exist yet is empty.
+// Logs opens what a run printed, one of "stdout", "stderr" and "trial.log", or
+// trial.ParameterFile, what it was given. A stream that does not exist yet is empty.
 func (m *Machine) Logs(ref Ref, stream string) (io.ReadCloser, error) {
-	if !slices.Contains(streams, stream) {
+	if stream != trial.ParameterFile && !slices.Contains(streams, stream) {
 		return nil, platforms.Errorf(platforms.NotFound, "logs", "there is no stream %q, only %v", stream, streams)
 	}
 	run, err := m.find(ref)

@@ -66,6 +66,9 @@ type shown struct {
 	Driven  float64         `json:"duration"` // seconds on the clock of maxDuration
 	Created *string         `json:"created"`
 	Ended   *string         `json:"ended"`
+	// Recovered is what was learned since the record came from a backup; missing where it
+	// did not.
+	Recovered *trial.Recovered `json:"recovered,omitempty"`
 	// Temporal's strings but workflowId are empty while no host is running.
 	Temporal temporalView `json:"temporal"`
 }
@@ -102,10 +105,14 @@ func (r reader) show(ctx context.Context, as format, e record.Experiment) error 
 	if idle := r.idle(ctx, e); e.Reason.Zero() && r.Engine.External().Address != "" {
 		e.Reason = idle
 	}
+	recovered, err := r.recovered(ctx, e.ID)
+	if err != nil {
+		return err
+	}
 	view := shown{ID: e.ID, Name: e.Name, Status: e.Status, Reason: e.Reason, Paused: e.Paused,
 		Limits: limits{e.Concurrency, unlessZero(e.MaxTrials), unlessZero(int(e.MaxDuration / time.Second))},
 		Trials: progress.Counts(e.Counts), Best: best, Driven: e.Driven.Seconds(),
-		Created: progress.Stamp(e.Created), Ended: progress.Stamp(e.Ended),
+		Created: progress.Stamp(e.Created), Ended: progress.Stamp(e.Ended), Recovered: recovered,
 		Temporal: temporalView{host.Address, host.Namespace, workflowID(e.ID), r.page(host, e.ID), host.TokenFile}}
 	return r.print(as, view, func() [][]string { return r.showRows(view, e) })
 }
@@ -134,6 +141,7 @@ func (w World) showRows(view shown, e record.Experiment) [][]string {
 	rows = append(rows, []string{"trials", tally(view.Trials)})
 	rows = append(rows, []string{"limits", fmt.Sprintf("%d at a time, %s trials, %s", e.Concurrency, limit(e.MaxTrials), durationLimit(e.MaxDuration))})
 	rows = append(rows, []string{"running for", progress.Span(e.Driven)})
+	rows = append(rows, recoveredRows(view.Recovered)...)
 	if view.Best != nil {
 		rows = append(rows, []string{"best", bestWords(*view.Best)}, []string{"", string(view.Best.Parameters)})
 	}

@@ -296,7 +296,7 @@ func (s *story) ends(key trial.Key, ended trial.Ended) {
 func (s *story) finishes(status record.Status) {
 	e, err := s.store().Experiment(context.Background(), s.id)
 	require.NoError(s.t, err)
-	finished, err := s.store().Finish(context.Background(), s.id, status, e.LastEvent)
+	finished, err := s.store().Finish(context.Background(), s.id, status, record.Place{Number: e.LastEvent})
 	require.NoError(s.t, err)
 	require.True(s.t, finished)
 }

@@ -51,7 +51,7 @@ type Display interface {
 
 // Settled is the number of trials that have ended for good.
 func Settled(e record.Experiment) int {
-	settled := e.Asked
+	settled := e.Trials()
 	for _, state := range []trial.State{trial.Waiting, trial.Running, trial.Unknown} {
 		settled -= e.Counts[state]
 	}

@@ -37,6 +37,12 @@ type View struct {
 		ID     string  `json:"id"`
 		Metric float64 `json:"metric"`
 	} `json:"best"`
+	Recovered *struct {
+		TakenIn int      `json:"takenIn"`
+		Ended   []string `json:"ended"`
+		Missing int      `json:"missing"`
+		Behind  bool     `json:"behind"`
+	} `json:"recovered"`
 	Temporal struct {
 		Address    string `json:"address"`
 		Namespace  string `json:"namespace"`

@@ -210,7 +210,7 @@ func TestAnActiveExperimentWithoutAWorkflowIsDriven(t *testing.T) {
 
 func TestAnExperimentThatHasEndedIsLeftAlone(t *testing.T) {
 	f := newFixture(t)
-	_, err := f.Finish(ctx, id, record.Done, f.row().LastEvent)
+	_, err := f.Finish(ctx, id, record.Done, record.Place{Number: f.row().LastEvent})
 	require.NoError(t, err)
 	require.NoError(t, f.sweeper.Sweep(ctx))
 	require.Empty(t, f.engine.started)
@@ -255,7 +255,7 @@ func TestNobodyIsMissedWhoWaitsForABusyTemporal(t *testing.T) {
 
 func TestASweepLooksAtNothingThatHasEnded(t *testing.T) {
 	f := newFixture(t)
-	_, err := f.Finish(ctx, id, record.Done, f.row().LastEvent)
+	_, err := f.Finish(ctx, id, record.Done, record.Place{Number: f.row().LastEvent})
 	require.NoError(t, err)
 	before := f.Reads()
 	require.NoError(t, f.sweeper.Sweep(ctx))

@@ -1,0 +1,188 @@
+package endtoend
+
+import (
+	"database/sql"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	_ "modernc.org/sqlite"
+)
+
+// restores is how many random backups are restored. Each costs a start of the host.
+var restores = flag.Int("restores", 5, "backups of the record to restore at random")
+
+// recordFiles are the record and what SQLite keeps beside it.
+func (h *Home) recordFiles() []string {
+	path := filepath.Join(h.Dir, "record.sqlite")
+	return []string{path, path + "-wal", path + "-shm"}
+}
+
+// backUp copies the record while it is in use, as sqlite3's .backup does.
+func (h *Home) backUp() string {
+	copied := filepath.Join(h.Work, fmt.Sprintf("backup-%d.sqlite", time.Now().UnixNano()))
+	db, err := sql.Open("sqlite", "file:"+h.recordFiles()[0]+"?mode=ro&_pragma=busy_timeout(10000)")
+	require.NoError(h.t, err)
+	defer db.Close()
+	_, err = db.Exec("VACUUM INTO ?", copied)
+	require.NoError(h.t, err)
+	return copied
+}
+
+// restore puts a backup in the record's place. No host may run.
+func (h *Home) restore(backup string) {
+	for _, path := range h.recordFiles()[1:] {
+		_ = os.Remove(path)
+	}
+	require.NoError(h.t, os.Rename(backup, h.recordFiles()[0]))
+}
+
+// detached starts an experiment that nobody follows: who follows reads the record
+// that is there when he begins.
+func (h *Home) detached(plan Plan) string {
+	h.Must("run", h.Experiment(plan), "--detach")
+	return h.only()
+}
+
+func (h *Home) awaitDone(id string) View {
+	h.t.Helper()
+	h.AwaitFor(4*Patience, "the end of the experiment", func() bool { return h.Show(id).Status == "DONE" })
+	return h.Show(id)
+}
+
+func TestStory11_AnOlderRecordComesBackUnderNewerWorkflows(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	id := h.detached(short(14, 3))
+	h.Await("some trials to end", func() bool { return settled(h, id) >= 2 })
+	backup := h.backUp()
+	h.Await("more trials to end", func() bool { return settled(h, id) >= 8 })
+	h.Must("serve", "--stop")
+	h.restore(backup)
+	h.Serve()
+	view := h.awaitDone(id)
+	h.RequireExactlyOnce(id, 14, nil)
+	require.NotNil(t, view.Recovered, "the user is told")
+	require.True(t, view.Recovered.Behind)
+	require.GreaterOrEqual(t, view.Recovered.TakenIn, 3)
+	require.Empty(t, view.Recovered.Ended)
+	require.Contains(t, h.Must("show", id), "the record came from a backup")
+	h.RequireNothingLeft()
+}
+
+func TestStory11_ARecordWhoseWriteAheadLogWasCutInHalf(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	id := h.detached(short(14, 3))
+	h.Await("some trials to end", func() bool { return settled(h, id) >= 6 })
+	h.KillAndAwait(Host)
+	wal := h.recordFiles()[1]
+	info, err := os.Stat(wal)
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(wal, info.Size()/2))
+	h.Serve()
+	h.awaitDone(id)
+	h.RequireExactlyOnce(id, 14, nil)
+	h.RequireNothingLeft()
+}
+
+func TestStory11_AnOlderRecordComesBackAndTemporalIsGone(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	id := h.detached(short(14, 3))
+	h.Await("some trials to end", func() bool { return settled(h, id) >= 2 })
+	backup := h.backUp()
+	h.Await("more trials to end", func() bool { return settled(h, id) >= 8 })
+	h.KillAndAwait(Host)
+	h.restore(backup)
+	require.NoError(t, os.RemoveAll(filepath.Join(h.Dir, "temporal")))
+	h.Serve()
+	view := h.awaitDone(id)
+	h.RequireExactlyOnce(id, 14, nil)
+	require.NotNil(t, view.Recovered)
+	require.GreaterOrEqual(t, view.Recovered.TakenIn, 3)
+	h.RequireNothingLeft()
+}
+
+func TestStory11_RunsThatDoNotTellWhatTheyRanWithAreEndedAndNamed(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	id := h.detached(Plan{Trials: 6, Concurrency: 2, Steps: "1 + 40 * (PERENNIAL_ATTEMPT == 1 && PERENNIAL_SEQUENCE > 1 && PERENNIAL_SEQUENCE < 4)", Pause: "0.5"})
+	h.Await("two trials to run", func() bool { return len(h.Trials(id)) >= 2 })
+	backup := h.backUp()
+	running := h.AwaitRunning(id, 2)
+	h.Await("the third trial", func() bool { running = h.AwaitRunning(id, 2); return running[0].Sequence >= 2 })
+	h.KillAndAwait(Host)
+	h.restore(backup)
+	for _, forgotten := range running {
+		require.NoError(t, os.Remove(filepath.Join(h.Dir, "experiments", id, "trials", forgotten.ID, "attempt-1", "parameter.cfg")))
+	}
+	h.Serve()
+	view := h.awaitDone(id)
+	require.NotNil(t, view.Recovered)
+	require.Len(t, view.Recovered.Ended, 2)
+	for _, forgotten := range running {
+		require.Contains(t, strings.Join(view.Recovered.Ended, "\n"), forgotten.ID)
+		require.Equal(t, 2, h.Trial(id, forgotten.Sequence).Attempts, "its number is used again by an attempt of its own")
+	}
+	require.Equal(t, 6, settled(h, id))
+	h.RequireNothingLeft()
+}
+
+func TestStory11_AnExperimentThatTheBackupDoesNotKnowIsEnded(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	first := h.detached(short(2, 2))
+	h.awaitDone(first)
+	backup := h.backUp()
+	h.Must("run", h.Experiment(long(4, 2)), "--detach")
+	h.Await("two runners", func() bool { return len(h.Processes(Runner)) == 2 })
+	h.KillAndAwait(Host)
+	h.restore(backup)
+	h.Serve()
+	h.Await("the end of the runners", func() bool { return len(h.Processes(Runner)) == 0 })
+	require.Equal(t, first, h.only())
+	h.RequireNothingLeft()
+}
+
+// Told as the story tells it, at points that nobody chose: whatever was copied when,
+// and however the host ended, every trial runs once and every result is there.
+func TestStory11_BackupsTakenAndRestoredAtRandomLoseNothing(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 11))
+	trials := 12 * (*restores)
+	id := h.detached(Plan{Trials: trials, Concurrency: 4, Steps: "2", Pause: "0.15"})
+	taken := 0
+	for restored := range *restores {
+		backup := h.backUp()
+		before := settled(h, id)
+		wanted := min(trials, before+1+random.IntN(9))
+		h.Await("trials to end", func() bool { return settled(h, id) >= wanted })
+		ended := settled(h, id)
+		if random.IntN(2) == 0 {
+			h.Must("serve", "--stop")
+		} else {
+			h.KillAndAwait(Host)
+		}
+		h.restore(backup) // by now no command may ask anything: it would bring a host up
+		h.Serve()
+		h.Await("everything that had ended", func() bool { return settled(h, id) >= ended })
+		if learned := h.Show(id).Recovered; learned != nil {
+			taken = learned.TakenIn
+		}
+		t.Logf("restore %d: %d had ended at the backup, %d at the end, %d taken in", restored, before, ended, taken)
+	}
+	h.awaitDone(id)
+	h.RequireExactlyOnce(id, trials, nil)
+	require.Positive(t, taken)
+	h.RequireNothingLeft()
+}
