@@ -48,10 +48,22 @@ func TestUpdateRefusesWhatIsNoLimit(t *testing.T) {
 func TestTrialsAddPassesTheParametersByteForByte(t *testing.T) {
 	s := newStage(t)
 	s.accepted(anID)
-	require.Equal(t, ExitDone, s.run("trials", "add", `{"lr": 5.0}`), s.err.String())
-	require.Equal(t, json.RawMessage(`{"lr": 5.0}`), s.sent[0].Value)
+	require.Equal(t, ExitDone, s.run("trials", "add", `{"x": 1.0}`), s.err.String())
+	require.Equal(t, json.RawMessage(`{"x": 1.0}`), s.sent[0].Value)
 	require.Equal(t, ExitBadInput, s.run("trials", "add", anID, "[1]"))
 	golden(t, "add-no-object.txt", s.err.String())
+}
+
+func TestParametersOutsideTheSearchSpaceAreTakenOnlyByForce(t *testing.T) {
+	s := newStage(t)
+	s.accepted(anID)
+	require.Equal(t, ExitBadInput, s.run("trials", "add", anID, `{"x": 5, "lr": 1}`))
+	golden(t, "add-strays.txt", s.err.String())
+	require.Empty(t, s.sent)
+	require.Equal(t, ExitDone, s.run("trials", "add", anID, `{"x": 5, "lr": 1}`, "--force"), s.err.String())
+	require.Len(t, s.sent, 1)
+	s.acceptedWith("aaaaaaaa", `{"className":"mine.Tuner"}`)
+	require.Equal(t, ExitDone, s.run("trials", "add", "aaaaaaaa", `{"lr": 1}`), s.err.String())
 }
 
 func TestStopWaitsUntilTheExperimentIsStopped(t *testing.T) {

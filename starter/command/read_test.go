@@ -161,7 +161,7 @@ func TestATrialWaitsForASlotOrForItsStoppedExperiment(t *testing.T) {
 	story.finishes(record.Stopped)
 	require.Equal(t, ExitDone, s.run("trials", anID))
 	require.Contains(t, s.out.String(), "its experiment is stopped; resume runs it\n")
-	require.Equal(t, ExitDone, s.run("trials", "add", anID, "{}"))
+	require.Equal(t, ExitDone, s.run("trials", "add", anID, `{"x": 1}`))
 	require.Equal(t, "experiment k3v9x2ab will run it once it goes on: starter resume k3v9x2ab\n", s.out.String())
 }
 

@@ -250,10 +250,12 @@ func (r reader) seen(ctx context.Context, id string, rows []record.Trial) ([]see
 const addHelp = `trials add runs one more trial with parameters of your own. It takes a number and
 a slot as any other; the tuner is not told its result.
 
-PARAMETERS is a JSON object, or - to read it from standard input, or @FILE.`
+PARAMETERS is a JSON object, or - to read it from standard input, or @FILE. They must
+lie in the search space; with --force they need not, and any names will do.`
 
 func (w World) trialsAddCommand() *cobra.Command {
-	return &cobra.Command{
+	var force bool
+	cmd := &cobra.Command{
 		Use: "add [EXPERIMENT] PARAMETERS", Short: "Run a trial with parameters of your own", Long: addHelp,
 		Example: examples(`starter trials add '{"lr": 0.01, "layers": 3}'`, "starter trials add k3v9x2ab @parameters.json"),
 		Args:    between(1, 2),
@@ -263,18 +265,60 @@ func (w World) trialsAddCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			chosen, err := w.ask(cmd.Context(), name, newCommand(trial.AddTrial, parameters))
-			if err != nil {
-				return err
-			}
-			if chosen.Status == record.Stopped || chosen.Paused {
-				_, err = fmt.Fprintf(w.Out, "experiment %s will run it once it goes on: starter resume %s\n", chosen.ID, chosen.ID)
-				return err
-			}
-			_, err = fmt.Fprintf(w.Out, "experiment %s will run it; starter trials %s shows it\n", chosen.ID, chosen.ID)
-			return err
+			return w.addTrial(cmd.Context(), name, parameters, force)
 		},
 	}
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "take parameters that do not lie in the search space")
+	return cmd
+}
+
+func (w World) addTrial(ctx context.Context, name string, parameters json.RawMessage, force bool) error {
+	err := w.read(ctx, func(r reader) error {
+		e, err := r.experiment(ctx, name, active)
+		if err != nil {
+			return err
+		}
+		name = e.ID
+		if force {
+			return nil
+		}
+		return strays(e, parameters)
+	})
+	if err != nil {
+		return err
+	}
+	chosen, err := w.ask(ctx, name, newCommand(trial.AddTrial, parameters))
+	if err != nil {
+		return err
+	}
+	if chosen.Status == record.Stopped || chosen.Paused {
+		_, err = fmt.Fprintf(w.Out, "experiment %s will run it once it goes on: starter resume %s\n", chosen.ID, chosen.ID)
+		return err
+	}
+	_, err = fmt.Fprintf(w.Out, "experiment %s will run it; starter trials %s shows it\n", chosen.ID, chosen.ID)
+	return err
+}
+
+// strays refuses parameters that do not lie in the search space. What a tuner of the
+// user's own takes, only that one knows; Batch's space has parameters in it, not ranges.
+func strays(e record.Experiment, parameters json.RawMessage) error {
+	var config experiment.Experiment
+	if err := json.Unmarshal(e.Config, &config); err != nil {
+		return err
+	}
+	space, err := searchspace.Parse(e.SearchSpace)
+	if err != nil || config.Tuner.Name == "" || config.Tuner.Name == "Batch" {
+		return nil
+	}
+	var lines []string
+	for _, fault := range space.Strays(parameters) {
+		lines = append(lines, fmt.Sprintf("%s %s: want %s", strings.TrimPrefix(fault.Path, "/"), fault.Message, fault.Want))
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	return badInput("with --force the trial gets them as they are", "the parameters do not lie in the search space of %s:\n  %s",
+		e.ID, strings.Join(lines, "\n  "))
 }
 
 // last splits [EXPERIMENT] VALUE; the experiment is empty where it is left out.
