@@ -63,9 +63,24 @@ var notOptions = map[string]bool{
 	"trialGracePeriod": true, "logLimit": true, "snapshot": true,
 }
 
-func (r *reader) platform(v, top *values) Platform {
+func (r *reader) platform(v, top *values) (made Platform) {
 	copyDown(top, v)
 	r.inBuild(v)
+	r.ofPlatform(v.platform.name, func() { made = r.trial(v, top) })
+	return made
+}
+
+// ofPlatform reads what belongs to a platform. Of one that this build does not have
+// nothing is said but that.
+func (r *reader) ofPlatform(name string, read func()) {
+	faults, warnings := r.faults, r.warnings
+	read()
+	if !slices.Contains(r.build.Platforms, name) {
+		r.faults, r.warnings = faults, warnings
+	}
+}
+
+func (r *reader) trial(v, top *values) Platform {
 	if check := v.platform.check; check != nil {
 		check(r, v)
 	}
@@ -89,6 +104,7 @@ func (r *reader) platform(v, top *values) Platform {
 		made.GPUs = &count
 	}
 	r.checkOptions(v, made.Options)
+	r.checkTrial(v, made)
 	return made
 }
 

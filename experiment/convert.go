@@ -54,7 +54,7 @@ func (r *reader) convert(old *yaml.Node) *yaml.Node {
 	list := &yaml.Node{Kind: yaml.SequenceNode, Line: old.Line, Column: old.Column}
 	for _, name := range names {
 		c.elsewhere = trialNames(names)
-		list.Content = append(list.Content, c.service(name, old))
+		c.ofPlatform(oldPlatforms[name.Value].to, func() { list.Content = append(list.Content, c.service(name, old)) })
 	}
 	c.put(c.root, child(old, "trainingServicePlatform"), "trainingService", list)
 	return c.root

@@ -39,6 +39,10 @@ type Build struct {
 	// CheckPlatform returns all that a platform finds wrong with the rest of its
 	// section, which is in canonical spelling. Nil checks nothing.
 	CheckPlatform func(name string, options json.RawMessage) []OptionFault
+	// CheckTrial returns what would keep trials of a platform from starting, and what
+	// is worth a warning, such as a command or code that is not there. Nil checks
+	// nothing.
+	CheckTrial func(p Platform) (faults, warnings []OptionFault)
 }
 
 // Loaded is an experiment file that is right.

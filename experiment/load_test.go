@@ -187,6 +187,23 @@ func manyKeys() string {
 	return keys.String()
 }
 
+func TestAPlatformThatIsNotInTheBuildIsOneFaultWhateverItsSectionSays(t *testing.T) {
+	directory := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(directory, "space.json"), []byte(`{"x": {"_type": "uniform", "_value": [0, 1]}}`), 0o600))
+	for _, content := range []string{
+		"trialConcurrency: 1\ntrainingServicePlatform: pai\nsearchSpacePath: space.json\ntuner: {builtinTunerName: Random}\n" +
+			"trial: {command: a, codeDir: nowhere, nniManagerNFSMountPath: /nowhere, what: 1}\npaiConfig: {userName: u, tokn: x}\n",
+		"trialConcurrency: 1\nsearchSpaceFile: space.json\ntuner: {name: Random}\ntrialCommand: a\n" +
+			"trainingService: {platform: openpai, hots: h, localStorageMountPoint: /nowhere}\n",
+	} {
+		_, err := Parse(filepath.Join(directory, "experiment.yml"), []byte(content), Build{Tuners: []string{"Random"}, Platforms: []string{"local"}})
+		var faults Faults
+		require.ErrorAs(t, err, &faults)
+		require.Len(t, faults, 1, err.Error())
+		require.Contains(t, faults[0].Message, "is not in this build")
+	}
+}
+
 func TestTheTunerIsAskedAboutItsArgumentsAndTheSpace(t *testing.T) {
 	build := everything()
 	build.CheckTuner = func(name string, arguments, space json.RawMessage) error {

@@ -34,6 +34,20 @@ func (r *reader) checkOptions(v *values, options json.RawMessage) {
 	}
 }
 
+// checkTrial asks whether trials could begin, once they are said how.
+func (r *reader) checkTrial(v *values, made Platform) {
+	if r.build.CheckTrial == nil || made.Command == "" || made.CodeDirectory == "" {
+		return
+	}
+	faults, warnings := r.build.CheckTrial(made)
+	for _, f := range faults {
+		r.faults.add(func() Fault { return r.optionFault(v, f) })
+	}
+	for _, f := range warnings {
+		r.warnings.add(func() Fault { return r.optionFault(v, f) })
+	}
+}
+
 // isAbout tells whether another fault is about the same field or one within it.
 func (f Fault) isAbout(other Fault) bool {
 	rest, within := strings.CutPrefix(other.Field, f.Field)

@@ -295,7 +295,8 @@ func (r *reader) service(n *yaml.Node) *values {
 			continue
 		}
 		if p := findPlatform(value.Value); p != nil {
-			service := r.section(p.keys(), n)
+			var service *values
+			r.ofPlatform(p.name, func() { service = r.section(p.keys(), n) })
 			service.platform = p
 			return service
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perennial-ml/perennial/codedir"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/trial"
@@ -235,6 +236,41 @@ func TestAPlainCommandIsLookedForAndAnythingElseIsLeftToTheShell(t *testing.T) {
 	} {
 		require.Equal(t, word, firstWord(command), command)
 	}
+}
+
+func TestAScriptThatACommandNamesAndNobodyHasIsWarnedOf(t *testing.T) {
+	for command, script := range map[string]string{
+		"python3 -u train.py --x 1": "train.py", "sh trial.sh": "trial.sh", "/usr/bin/python3.11 src/a.py": "src/a.py", "python -m pkg": "", "sh -c 'x y'": "",
+		"bash $HOME/a.sh": "", "python3": "", "./train.py a.py": "", "python3 a.py; rm b": "", "sh -x trial.sh": "trial.sh", "python3 -": "",
+	} {
+		require.Equal(t, script, scriptOf(command), command)
+	}
+	s := newStage(t)
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile("experiment.yml", []byte(goodExperiment("sh trial.sh")), 0o600))
+	require.Equal(t, ExitDone, s.run("validate", "experiment.yml"), s.err.String())
+	require.Contains(t, s.err.String(), "warning: experiment.yml:2:15: trialCommand: there is no script \"trial.sh\"\n")
+	require.NoError(t, os.WriteFile("trial.sh", nil, 0o600))
+	require.Equal(t, ExitDone, s.run("validate", "experiment.yml"))
+	require.Empty(t, s.err.String())
+}
+
+func TestValidatePrintsFaultsOfTheCodeDirectoryAsJSONWithTheirPlace(t *testing.T) {
+	s := newStage(t)
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile("big", nil, 0o600))
+	require.NoError(t, os.Truncate("big", 2*codedir.DefaultLimits().Bytes)) // takes no room
+	content := strings.Replace(goodExperiment("no-such-program"), "local}", "local, snapshot: true}", 1)
+	require.NoError(t, os.WriteFile("experiment.yml", []byte(content), 0o600))
+	require.Equal(t, ExitBadInput, s.run("validate", "experiment.yml", "--output", "json"))
+	var faults []faultView
+	require.NoError(t, json.Unmarshal([]byte(s.out.String()), &faults), s.out.String())
+	require.Len(t, faults, 2)
+	require.Equal(t, "trialCommand", faults[0].Field)
+	require.Equal(t, 2, faults[0].Line)
+	require.Equal(t, "trainingService.trialCodeDirectory", faults[1].Field)
+	require.Contains(t, faults[1].Message, "big")
+	require.Empty(t, s.err.String())
 }
 
 func TestADamagedRecordIsRefusedBeforeAnythingStarts(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/perennial-ml/perennial/codedir"
@@ -84,7 +85,7 @@ func limit(n int) string {
 // load reads an experiment and checks what a file alone cannot tell.
 func (w World) load(file string) (experiment.Experiment, error) {
 	build := w.Build
-	build.LookupEnv = w.LookupEnv
+	build.LookupEnv, build.CheckTrial = w.LookupEnv, w.checkTrial
 	loaded, err := experiment.Load(file, build)
 	if err != nil {
 		return experiment.Experiment{}, explainLoad(err)
@@ -92,13 +93,7 @@ func (w World) load(file string) (experiment.Experiment, error) {
 	for _, warning := range loaded.Warnings {
 		fmt.Fprintf(w.Err, "warning: %s\n", warning)
 	}
-	config := loaded.Experiment
-	for _, platform := range config.Platforms {
-		if err := errors.Join(w.checkCommand(platform), w.checkCode(platform)); err != nil {
-			return config, badInput("nothing was started", "%w", err)
-		}
-	}
-	return config, nil
+	return loaded.Experiment, nil
 }
 
 func explainLoad(err error) error {
@@ -117,33 +112,85 @@ const (
 	remote = "remote"
 )
 
+// checkTrial looks for what a trial begins with, and whether its code can be copied
+// where it will be.
+func (w World) checkTrial(platform experiment.Platform) (faults, warnings []experiment.OptionFault) {
+	faults = append(faults, w.checkCommand(platform)...)
+	refused, followed := w.checkCode(platform)
+	return append(faults, refused...), append(w.checkScript(platform), followed...)
+}
+
 // checkCommand looks for the program that a local command begins with. Where the
 // command begins with more than a plain word, only the shell can tell.
-func (w World) checkCommand(platform experiment.Platform) error {
+func (w World) checkCommand(platform experiment.Platform) []experiment.OptionFault {
 	word := firstWord(platform.Command)
 	if platform.Name != local || word == "" || shellKnows[word] || w.executable(word, platform.CodeDirectory) {
 		return nil
 	}
-	return fmt.Errorf("command not found: %q, of trialCommand %q: install it, activate its environment, or correct it; relative paths begin at %s",
-		word, platform.Command, platform.CodeDirectory)
+	return []experiment.OptionFault{{Field: "trialCommand", Message: fmt.Sprintf("command not found: %q", word),
+		Hint: "install it, activate its environment, or correct it; relative paths begin at " + platform.CodeDirectory}}
 }
 
 // checkCode looks whether code that will be copied is small enough for that, and
 // says what will be copied with it.
-func (w World) checkCode(platform experiment.Platform) error {
+func (w World) checkCode(platform experiment.Platform) (faults, warnings []experiment.OptionFault) {
 	if !platform.Snapshot && platform.Name != remote {
-		return nil
+		return nil, nil
 	}
 	tree, err := codedir.Scan(platform.CodeDirectory, codedir.DefaultLimits())
 	if err != nil {
-		return err
+		return []experiment.OptionFault{{Field: "trialCodeDirectory", Message: err.Error()}}, nil
 	}
 	for _, link := range tree.Followed() {
-		fmt.Fprintf(w.Err, "warning: %s: the link %s: what is there will be copied; where that is not meant, exclude it in .nniignore\n",
-			platform.CodeDirectory, link)
+		warnings = append(warnings, experiment.OptionFault{Field: "trialCodeDirectory",
+			Message: fmt.Sprintf("the link %s: what is there will be copied", link), Hint: "where that is not meant, exclude it in .nniignore"})
 	}
-	return nil
+	return nil, warnings
 }
+
+// checkScript looks for the script that an interpreter is given. Something may still
+// make it before a trial starts.
+func (w World) checkScript(platform experiment.Platform) []experiment.OptionFault {
+	script := scriptOf(platform.Command)
+	if script == "" || filepath.IsAbs(script) && platform.Name != local {
+		return nil
+	}
+	path := script
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(platform.CodeDirectory, script)
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		return nil
+	}
+	return []experiment.OptionFault{{Field: "trialCommand", Message: fmt.Sprintf("there is no script %q", script),
+		Hint: "it was looked for at " + path}}
+}
+
+// interpreters are programs whose first argument that is no option is a file.
+var interpreters = regexp.MustCompile(`^(?:.*/)?(?:python[0-9.]*|pypy[0-9.]*|sh|bash|dash|zsh|Rscript|julia|perl|ruby|node)$`)
+
+// scriptOf is the script that a command runs, empty where that is not plain to see.
+func scriptOf(command string) string {
+	words := strings.Fields(command)
+	if len(words) == 0 || !interpreters.MatchString(firstWord(command)) {
+		return ""
+	}
+	for _, word := range words[1:] {
+		switch {
+		case firstWord(word) != word:
+			return ""
+		case bareOptions[word]:
+		case strings.HasPrefix(word, "-"):
+			return ""
+		default:
+			return word
+		}
+	}
+	return ""
+}
+
+// bareOptions take no word of their own and leave a script to follow.
+var bareOptions = map[string]bool{"-u": true, "-O": true, "-OO": true, "-B": true, "-E": true, "-s": true, "-S": true, "-I": true, "-e": true, "-x": true, "-ex": true, "-eu": true}
 
 // shellKnows are words that are no programs, or need not be.
 var shellKnows = map[string]bool{
