@@ -368,7 +368,7 @@ func (a *Activities) job(ctx context.Context, row record.Experiment, config expe
 		Parameter: parameterFile(asked), Parameters: asked.Parameters,
 		Directory: directory(config, key.Experiment), EnvironmentFile: a.Environment(key.Experiment),
 		MaxDuration: config.MaxTrialTime.Duration(), Grace: place.Grace.Duration(),
-		LogLimit: place.LogLimit, TrialModule: trial.Module(config.TrialModule), GPUs: place.GPUs, Options: options,
+		LogLimit: place.LogLimit, TrialModule: trial.Module(config.TrialModule), GPUs: place.GPUs, Storage: place.Storage, Options: options,
 	}, nil
 }
 

@@ -31,7 +31,7 @@ func (r *reader) experiment(top *values) Experiment {
 		e.Platforms = append(e.Platforms, r.platform(service, top))
 	}
 	if shared := get[*values](top, "sharedStorage"); shared != nil {
-		r.checkSharedStorage(shared)
+		r.sharedStorage(shared, e.Platforms)
 		e.SharedStorage = r.json(shared, nil)
 	}
 	r.checkpoints(top, e)

@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"time"
+
+	"github.com/perennial-ml/perennial/trial"
 )
 
 // Format is the number of the canonical form below.
@@ -65,6 +67,8 @@ type Platform struct {
 	Grace         Seconds `json:"trialGracePeriod"`         // between TERM and KILL; 5 by default
 	LogLimit      int64   `json:"logLimit"`                 // bytes kept of each stream; 256 MiB by default
 	Snapshot      bool    `json:"snapshot,omitempty"`       // run local trials from an immutable copy
+	// Storage is sharedStorage as a trial's machine finds it.
+	Storage *trial.SharedStorage `json:"storage,omitempty"`
 	// Options is the rest of the platform's section in canonical key spelling.
 	Options json.RawMessage `json:"options,omitempty"`
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // sections are a training service and a shared storage with a value each.
-const sections = minimal + "sharedStorage: {storageType: AzureBlob, localMountPoint: /m, remoteMountPoint: /m, localMounted: usermount, storageAccountName: a, storageAccountKey: VALUE, containerName: c}\n"
+const sections = minimal + "sharedStorage: {storageType: AzureBlob, localMountPoint: /, remoteMountPoint: /m, localMounted: usermount, storageAccountName: a, storageAccountKey: VALUE, containerName: c}\n"
 
 func referring(t *testing.T, value string) (*Loaded, error) {
 	directory := t.TempDir()

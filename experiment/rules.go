@@ -159,18 +159,3 @@ func checkFrameworkcontroller(r *reader, v *values) {
 		first[name] = node.Line
 	}
 }
-
-func (r *reader) checkSharedStorage(v *values) {
-	if v == nil {
-		return
-	}
-	switch get[string](v, "storageType") {
-	case "NFS":
-		r.require(v, "nfsServer", "exportedDirectory")
-	case "AzureBlob":
-		r.require(v, "storageAccountName", "storageAccountKey", "containerName")
-	}
-	if get[string](v, "localMounted") == "nomount" {
-		r.fault(v.at("localMounted"), "nomount is not supported: code is put where it is mounted here", "usermount, with the storage mounted by you")
-	}
-}

@@ -86,13 +86,15 @@ type Job struct {
 	// attempt's own directory lies. Empty: the platform chooses.
 	Directory string `json:"directory,omitempty"`
 	// EnvironmentFile holds the caller's environment; local platform only.
-	EnvironmentFile string          `json:"environmentFile,omitempty"`
-	MaxDuration     time.Duration   `json:"maxDuration,omitempty"` // running time, kept by the runner; 0: unlimited
-	Grace           time.Duration   `json:"grace,omitempty"`       // between TERM and KILL
-	LogLimit        int64           `json:"logLimit,omitempty"`    // bytes kept of each of stdout and stderr
-	GPUs            *int            `json:"gpus,omitempty"`        // unset is not 0: NNI hides GPUs on 0
-	TrialModule     trial.Module    `json:"trialModule,omitempty"` // when the trial imports our nni; empty: trial.ModuleAuto
-	Options         json.RawMessage `json:"options,omitempty"`     // the platform's own section
+	EnvironmentFile string        `json:"environmentFile,omitempty"`
+	MaxDuration     time.Duration `json:"maxDuration,omitempty"` // running time, kept by the runner; 0: unlimited
+	Grace           time.Duration `json:"grace,omitempty"`       // between TERM and KILL
+	LogLimit        int64         `json:"logLimit,omitempty"`    // bytes kept of each of stdout and stderr
+	GPUs            *int          `json:"gpus,omitempty"`        // unset is not 0: NNI hides GPUs on 0
+	// Storage is where the attempt has its code and its output; nil: with all else.
+	Storage     *trial.SharedStorage `json:"storage,omitempty"`
+	TrialModule trial.Module         `json:"trialModule,omitempty"` // when the trial imports our nni; empty: trial.ModuleAuto
+	Options     json.RawMessage      `json:"options,omitempty"`     // the platform's own section
 }
 
 // Handle is all that is kept of a run: with it, any process finds it again.

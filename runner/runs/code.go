@@ -1,11 +1,13 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -15,18 +17,20 @@ import (
 )
 
 // codeOf returns the directory that the command of a run works in: the workspace
-// itself, or the run's own copy of a snapshot. The code was there when the
+// itself, or the run's own copy of a snapshot, in the shared directory where it has
+// one. The code was there when the
 // experiment began, so a mount that is away, or a right that was taken, is waited
 // for: it must not fail every trial that comes meanwhile.
-func codeOf(ctx context.Context, run rundir.Run, job launching) (string, error) {
+func codeOf(ctx context.Context, run rundir.Run, job launching, shared string) (string, error) {
 	workspace := job.Workspace
 	if err := CheckCode(workspace.Directory); err != nil {
 		return "", platforms.Errorf(platforms.Transient, "submit", "%w", err)
 	}
-	if workspace.Hash == "" || job.SharedCode {
+	if shared == "" && (workspace.Hash == "" || job.SharedCode) {
 		return workspace.Directory, nil
 	}
-	return run.Path("code"), copyWhole(ctx, workspace.Directory, run.Path("code"))
+	copied := filepath.Join(cmp.Or(shared, run.Directory), "code")
+	return copied, copyWhole(ctx, workspace.Directory, copied)
 }
 
 // copyWhole copies a snapshot, which somebody may be removing. Whoever does so takes

@@ -127,14 +127,22 @@ func (m *Machine) makeReady(ctx context.Context, run rundir.Run, job launching) 
 	if err := requireRoom(run.Directory); err != nil {
 		return err
 	}
-	code, err := codeOf(ctx, run, job)
+	shared, err := sharedDirectory(ctx, run, job)
+	if err != nil {
+		return err
+	}
+	code, err := codeOf(ctx, run, job, shared)
 	if err != nil {
 		return err
 	}
 	if err := writeFiles(run, job); err != nil {
 		return err
 	}
-	if err := run.WriteSpec(m.spec(run, job, code)); err != nil {
+	directories, err := directoriesOf(run, code, shared)
+	if err != nil {
+		return err
+	}
+	if err := run.WriteSpec(m.spec(job, run.Claim, directories)); err != nil {
 		return err
 	}
 	return linkNewest(run)
@@ -166,10 +174,20 @@ func writeFiles(run rundir.Run, job launching) error {
 	return run.ExpectContact()
 }
 
-func (m *Machine) spec(run rundir.Run, job launching, code string) rundir.Spec {
+// directoriesOf are where an attempt's process lives. What NNI's SDK writes into an
+// output directory on a shared storage is found in the attempt's own as well.
+func directoriesOf(run rundir.Run, code, shared string) (trial.Directories, error) {
+	directories := trial.Directories{System: run.Directory, Output: run.Directory, Code: code}
+	if shared == "" {
+		return directories, nil
+	}
+	directories.Output = filepath.Join(shared, outputFolder)
+	return directories, replaceLink(filepath.Join(directories.Output, rundir.TrialLog), run.Path(rundir.TrialLog))
+}
+
+func (m *Machine) spec(job launching, claim string, directories trial.Directories) rundir.Spec {
 	return rundir.Spec{
-		Key: job.Key, Claim: run.Claim, Command: job.Command, Shell: rundir.Shell(),
-		Directories: trial.Directories{System: run.Directory, Output: run.Directory, Code: code},
+		Key: job.Key, Claim: claim, Command: job.Command, Shell: rundir.Shell(), Directories: directories,
 		NNIPlatform: m.NNIPlatform, EnvironmentFile: job.EnvironmentFile, PathPrefix: job.PathPrefix,
 		MaxDuration: job.MaxDuration, LostAfter: job.LostAfter, Grace: job.Grace, LogLimit: job.LogLimit, GPUs: job.GPUs, Lease: job.lease,
 		TrialModule: job.TrialModule,
