@@ -53,6 +53,8 @@ type Machine struct {
 	index  index
 	scopes func() bool // whether runners get a systemd scope of their own
 	gpus   *gpus
+
+	storages storages
 }
 
 // New returns the machine. It touches nothing yet.
@@ -65,6 +67,7 @@ func New(options Options) *Machine {
 	}
 	return &Machine{
 		Options: options, index: newIndex(options.Index, options.Claims), scopes: sync.OnceValue(scopesWork), gpus: newGPUs(options),
+		storages: storages{turns: map[string]chan struct{}{}, timeout: storageTimeout},
 	}
 }
 

@@ -3,7 +3,9 @@ package runs
 import (
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -12,8 +14,8 @@ import (
 )
 
 func TestADirectoryThatIsNoMountPointIsNoSharedStorage(t *testing.T) {
-	require.ErrorContains(t, mounted(t.TempDir()), "nothing is mounted at /")
-	require.ErrorContains(t, mounted("/nowhere"), "/nowhere: no such file or directory")
+	require.ErrorContains(t, mounted(t.TempDir()), "nothing is mounted there")
+	require.ErrorContains(t, mounted("/nowhere"), "no such file or directory")
 	require.NoError(t, mounted(machine.SmallDisk(t, "1m")))
 }
 
@@ -30,7 +32,7 @@ func TestRootMountsWhatIsToBeMountedAndSaysWhatMountSays(t *testing.T) {
 	}
 	point := filepath.Join(machine.SmallDisk(t, "1m"), "made", "here")
 	storage := trial.SharedStorage{MountPoint: point, Source: "server:/export", Type: trial.NFS}
-	require.ErrorContains(t, ensureMounted(t.Context(), point, storage), "mount server:/export there")
+	require.ErrorContains(t, ensureMounted(t.Context(), point, storage), "mount server:/export, and it goes on")
 
 	storage.Mount = true
 	program(t, "mount", "echo \"mount.nfs: $4: no route to $3\" >&2; exit 32\n")
@@ -43,7 +45,7 @@ func TestRootMountsWhatIsToBeMountedAndSaysWhatMountSays(t *testing.T) {
 	program(t, "mount", "exit 1")
 	require.NoError(t, ensureMounted(t.Context(), point, storage), "it was mounted twice")
 	storage.Type = "AzureBlob"
-	require.ErrorContains(t, ensureMounted(t.Context(), filepath.Dir(point), storage), "mount server:/export there")
+	require.ErrorContains(t, ensureMounted(t.Context(), filepath.Dir(point), storage), "mount server:/export, and it goes on")
 }
 
 func TestARelativeMountPointBeginsAtHome(t *testing.T) {
@@ -53,4 +55,17 @@ func TestARelativeMountPointBeginsAtHome(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, point)
 	}
+}
+
+func TestAStorageThatDoesNotAnswerIsAskedByOneOnly(t *testing.T) {
+	s := storages{turns: map[string]chan struct{}{}, timeout: 20 * time.Millisecond}
+	back, asked := make(chan struct{}), atomic.Int32{}
+	for range 5 {
+		require.ErrorIs(t, s.ask(t.Context(), "/mnt", func() error { asked.Add(1); <-back; return nil }), errSilent)
+	}
+	require.EqualValues(t, 1, asked.Load())
+	s.timeout = time.Minute
+	require.NoError(t, s.ask(t.Context(), "/other", func() error { return nil }))
+	close(back)
+	require.ErrorIs(t, s.ask(t.Context(), "/mnt", func() error { return os.ErrExist }), os.ErrExist)
 }

@@ -127,7 +127,7 @@ func (m *Machine) makeReady(ctx context.Context, run rundir.Run, job launching) 
 	if err := requireRoom(run.Directory); err != nil {
 		return err
 	}
-	shared, err := sharedDirectory(ctx, run, job)
+	shared, err := m.sharedDirectory(ctx, run, job)
 	if err != nil {
 		return err
 	}

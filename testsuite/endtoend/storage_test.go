@@ -47,7 +47,7 @@ func TestATrialSaysThatItsSharedStorageIsNotMountedAndGoesOnOnceItIs(t *testing.
 		trials := h.Trials(run.ID())
 		return len(trials) == 1 && trials[0].Reason.Text != "" && trials[0].Reason.Code == "submit-transient"
 	})
-	require.Contains(t, h.Trials(run.ID())[0].Reason.Text, "nothing is mounted at "+share+"; mount server:/export there, and it goes on")
+	require.Contains(t, h.Trials(run.ID())[0].Reason.Text, "shared storage at "+share+": nothing is mounted there; mount server:/export, and it goes on")
 	require.NoDirExists(t, filepath.Join(share, "nni"))
 	if err := unix.Mount("tmpfs", share, "tmpfs", 0, ""); err != nil {
 		machine.Lacks(t, "a file system cannot be mounted: %v", err)
