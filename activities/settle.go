@@ -38,9 +38,13 @@ func (s Settlement) Unbegun() bool { return s.Interrupted && s.Reason.Code == re
 func (s Settlement) Again() bool { return s.State == "" && !s.Interrupted }
 
 // Settle judges an attempt that is over and drained, and writes the judgement
-// down. Repeated, it answers the same.
+// down. Repeated, it answers the same. A record that does not know that the attempt
+// is over came from a backup: ErrorForgotten, since nothing can be judged by it.
 func (a *Activities) Settle(ctx context.Context, key trial.Key) (Settlement, error) {
 	attempt, err := a.Record.Attempt(ctx, key)
+	if err == nil && !attempt.Drained && attempt.Outcome == "" {
+		err = fmt.Errorf("that %s is over: %w", key, record.ErrBehind)
+	}
 	if err != nil {
 		return Settlement{}, forgotten(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/perennial-ml/perennial/activities"
 	"github.com/perennial-ml/perennial/experiment"
@@ -195,4 +196,19 @@ func TestWhatHasEndedByItselfCannotBeDeclaredLost(t *testing.T) {
 	settlement, err := f.Activities.Settle(ctx, key)
 	require.NoError(t, err)
 	require.Equal(t, trial.Succeeded, settlement.State)
+}
+
+// A workflow that saw the end of an attempt outlives the record that did.
+func TestAnAttemptIsNotJudgedByARecordThatDoesNotKnowItsEnd(t *testing.T) {
+	f := newFixture(t)
+	f.ask(1)
+	key := f.begin(0)
+	require.NoError(t, f.Observe(ctx, key, record.Observation{Phase: string(platforms.Running)}))
+	_, err := f.Activities.Settle(ctx, key)
+	var failure *temporal.ApplicationError
+	require.ErrorAs(t, err, &failure)
+	require.Equal(t, activities.ErrorForgotten, failure.Type())
+	attempt, err := f.Attempt(ctx, key)
+	require.NoError(t, err)
+	require.Empty(t, attempt.Outcome)
 }
