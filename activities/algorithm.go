@@ -44,7 +44,7 @@ type place struct {
 	role       role
 }
 
-// algorithm is an experiment's tuner, or its assessor where that is a process, and
+// algorithm is an experiment's tuner, or its assessor and
 // how far in the log it has read. It is only ever fed from the log, live or after a
 // restart alike, and built anew after a failure.
 type algorithm struct {

@@ -53,15 +53,12 @@ func (a *Activities) judges(row record.Experiment, config experiment.Experiment)
 	if bridged(config.Tuner) {
 		work = append(work, func(ctx context.Context) error { return a.overhear(ctx, place{row.ID, roleTuner}, a.build(row)) })
 	}
-	switch {
-	case config.Assessor == nil || together(config):
+	if config.Assessor == nil || together(config) {
 		return work
-	case bridged(*config.Assessor):
-		return append(work, func(ctx context.Context) error {
-			return a.overhear(ctx, place{row.ID, roleAssessor}, a.buildAssessor(row))
-		})
 	}
-	return append(work, func(ctx context.Context) error { return a.assess(ctx, row.ID, config) })
+	return append(work, func(ctx context.Context) error {
+		return a.overhear(ctx, place{row.ID, roleAssessor}, a.buildAssessor(row))
+	})
 }
 
 // all has everybody work at the same time until all are through or one fails, and
@@ -81,41 +78,9 @@ func (a *Activities) all(ctx context.Context, work []func(context.Context) error
 	return nil
 }
 
-// assess has an assessor of ours judge what comes.
-func (a *Activities) assess(ctx context.Context, id string, config experiment.Experiment) error {
-	assessor, err := a.Assessors(assessors.Spec{Name: config.Assessor.Name, Arguments: config.Assessor.Arguments})
-	if err != nil {
-		return err
-	}
-	changed, stop := a.Record.WatchLog(id)
-	defer stop()
-	var cursor int64
-	for {
-		err := a.follow(ctx, id, &cursor, func(event trial.Event) error {
-			verdict, err := assessor.Apply(event)
-			if err != nil || !verdict.Stop {
-				return err
-			}
-			key := trial.Key{Experiment: id, Sequence: event.Sequence, Attempt: event.Attempt}
-			return a.earlyStop(ctx, key, event.Number, verdict.Reason)
-		})
-		if err == nil {
-			err = a.judging(ctx, id)
-		}
-		if err != nil {
-			return err
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// overhear feeds an algorithm that is a process with what comes, and carries out
-// what it says about running trials, until its experiment has ended. One that never
-// judges is left to the rounds.
+// overhear feeds an algorithm that judges with what comes, and carries out what it
+// says about running trials, until its experiment has ended. One that never judges is
+// left to the rounds. It is kept for the next call, which goes on where this one was.
 func (a *Activities) overhear(ctx context.Context, at place, build func() (tuners.Tuner, error)) error {
 	changed, stop := a.Record.WatchLog(at.experiment)
 	defer stop()
@@ -163,12 +128,12 @@ func (a *Activities) hear(ctx context.Context, at place, build func() (tuners.Tu
 		if err = a.feed(lasting, l, at.experiment, build); err != nil {
 			return err
 		}
-		process := l.tuner.(bridge.Process)
-		judges = process.Judges()
+		judge := l.tuner.(judge)
+		judges = judge.Judges()
 		// It says a stop once: if that cannot be put on record, one that is rebuilt
 		// says it again.
-		made, err = a.decideAll(lasting, at.experiment, process.Stops())
-		return cmp.Or(err, process.Failure()) // nothing that came may have met it
+		made, err = a.decideAll(lasting, at.experiment, judge.Stops())
+		return cmp.Or(err, judge.Failure()) // nothing that came may have met it
 	})
 	if err != nil {
 		a.Logger.Warn("an algorithm fails and will be rebuilt", "experiment", at.experiment, "role", at.role, "error", err)
@@ -181,7 +146,49 @@ func (a *Activities) hear(ctx context.Context, at place, build func() (tuners.Tu
 	return rung, judges, errors.Join(faults...)
 }
 
-// decideAll records what a process wanted stopped, and returns what is to be told.
+// judge is an algorithm that can want trials to be stopped: a bridge.Process, or native.
+type judge interface {
+	Judges() bool
+	Stops() []bridge.Stop
+	Failure() error
+}
+
+// native is an assessor of ours as a judge.
+type native struct {
+	assessors.Assessor
+	stops []bridge.Stop
+}
+
+// Apply implements tuners.Tuner.
+func (n *native) Apply(event trial.Event) error {
+	verdict, err := n.Assessor.Apply(event)
+	if err == nil && verdict.Stop {
+		n.stops = append(n.stops, bridge.Stop{
+			Sequence: event.Sequence, Attempt: event.Attempt, Event: event.Number, Reason: verdict.Reason,
+		})
+	}
+	return err
+}
+
+// Propose implements tuners.Tuner: an assessor never does.
+func (n *native) Propose(int) (tuners.Proposal, error) {
+	return tuners.Proposal{}, errors.New("an assessor proposes nothing")
+}
+
+// Judges implements judge.
+func (n *native) Judges() bool { return true }
+
+// Failure implements judge: what fails says so when it fails.
+func (n *native) Failure() error { return nil }
+
+// Stops implements judge.
+func (n *native) Stops() []bridge.Stop {
+	stops := n.stops
+	n.stops = nil
+	return stops
+}
+
+// decideAll records what an algorithm wanted stopped, and returns what is to be told.
 func (a *Activities) decideAll(ctx context.Context, id string, stops []bridge.Stop) (made []record.Decision, err error) {
 	for _, stop := range stops {
 		key := trial.Key{Experiment: id, Sequence: stop.Sequence, Attempt: stop.Attempt}
@@ -201,16 +208,6 @@ func (a *Activities) decideAll(ctx context.Context, id string, stops []bridge.St
 		}
 	}
 	return made, nil
-}
-
-// earlyStop records the decision to stop a trial, for what was known at an event,
-// and tells its workflow.
-func (a *Activities) earlyStop(ctx context.Context, key trial.Key, event int64, reason trial.Reason) error {
-	decision, wanted, err := a.decide(ctx, key, event, reason)
-	if err != nil || !wanted {
-		return err
-	}
-	return a.Signaler.EarlyStop(ctx, key, decision.Decision)
 }
 
 // decide records the decision to stop a trial, and returns whether it is this one

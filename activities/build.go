@@ -54,12 +54,16 @@ func (a *Activities) native(config experiment.Experiment, id string) (tuners.Tun
 	})
 }
 
-// buildAssessor makes an assessor that is a process of its own.
+// buildAssessor makes an assessor of ours, or one that is a process of its own.
 func (a *Activities) buildAssessor(row record.Experiment) func() (tuners.Tuner, error) {
 	return func() (tuners.Tuner, error) {
 		config, err := a.config(row)
 		if err != nil {
 			return nil, err
+		}
+		if !bridged(*config.Assessor) {
+			assessor, err := a.Assessors(assessors.Spec{Name: config.Assessor.Name, Arguments: config.Assessor.Arguments})
+			return &native{Assessor: assessor}, err
 		}
 		spec := a.spec(config, row.ID)
 		spec.Assessor = process(*config.Assessor)
