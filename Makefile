@@ -19,7 +19,7 @@ RUNNERS := runner/binary/built/perennial-runner-linux-amd64 runner/binary/built/
 GOSOURCES := $(shell find . \( -name '*.go' -o -name '*.py' -o -name '*.sh' \) -not -path './.venv*' 2>/dev/null)
 VENV := .venv
 
-.PHONY: help build run test docs install release pictures vet unit race e2e stories chaos histories fuzz bench bench-tuners gpu-check clean toolchain
+.PHONY: kube-tools kube kube-down help build run test docs install release pictures vet unit race e2e stories chaos histories fuzz bench bench-tuners gpu-check clean toolchain
 
 help:
 	@sed -n 's/^# \(make .*\)/\1/p' Makefile
@@ -27,6 +27,7 @@ help:
 	@echo "make install  puts it and its shell completions below PREFIX, /usr/local by default"
 	@echo "make docs     writes the parts of docs and schema that come from the code"
 	@echo "make release  packs an archive with checksums into dist, the same bytes everywhere"
+	@echo "make kube     leaves a Kubernetes cluster of one node in the background, for root; make kube-down takes it away"
 	@echo "make chaos    kills everything at random, 200 rounds (resumable)"
 	@echo "make bench    measures"
 	@echo "make bench-tuners  measures how good the search is, beside Optuna and NNI, into docs/tuner-quality.md"
@@ -117,6 +118,16 @@ gpu-check: toolchain $(RUNNERS)
 	go build -ldflags "-s -w $(LAZY)" -o bin/gpu-check ./testsuite/gpucheck
 	@size=$$(stat -c %s bin/gpu-check) && [ $$size -lt $$((64 << 20)) ] || { echo "bin/gpu-check is too big to carry: $$size bytes"; exit 1; }
 	bin/gpu-check || [ $$? = 2 ] # without a GPU here it was built, no more
+
+# The programs of a cluster: some ten minutes the first time, seconds afterwards.
+kube-tools: toolchain
+	testsuite/kube/tools/build.sh bin/kube
+
+kube: kube-tools $(VENV)/ready
+	@bin/kube/up -python $(VENV)/bin/python3
+
+kube-down:
+	@bin/kube/up -down
 
 # needs Chromium: apt-get install chromium
 pictures: build

@@ -3,6 +3,14 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+install_packages() {
+    # Debian would start daemons of its own, for all the world, unless it is told not to.
+    local policy=/usr/sbin/policy-rc.d
+    [ -e $policy ] || { printf '#!/bin/sh\nexit 101\n' > $policy; chmod +x $policy; trap 'rm -f /usr/sbin/policy-rc.d' EXIT; }
+    # apt writes where everybody may, and some machines' /tmp is root's alone.
+    TMPDIR=/var/tmp apt-get -qq update && TMPDIR=/var/tmp DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$@" >/dev/null
+}
+
 step() { printf '\n== %s (%s)\n' "$1" "$(date +%T)"; }
 
 # Packages that link the Temporal server are tested without -race, all but one:
@@ -11,7 +19,7 @@ linked=$(go list -test -f '{{.ImportPath}}|{{join .Deps " "}}' ./... |
     awk -F'|' 'index(" " $2 " ", " go.temporal.io/server/temporal ") {print $1}' |
     sed 's/ .*//; s/\.test$//; s/_test$//' | sort -u)
 mapfile -t plain < <(echo "$linked" | grep -v /testsuite/)
-mapfile -t raced < <(go list ./... | grep -vxF "$linked" | grep -v '/tuners$\|/testsuite/\(endtoend\|chaos\|webui\|cluster\|bench\|sshlab\)')
+mapfile -t raced < <(go list ./... | grep -vxF "$linked" | grep -v '/tuners$\|/testsuite/\(endtoend\|chaos\|webui\|cluster\|bench\|sshlab\|kube\)')
 
 step "format and vet"
 unformatted=$(gofmt -l $(git ls-files '*.go' 2>/dev/null || find . -name '*.go'))
@@ -23,11 +31,7 @@ go run go.temporal.io/sdk/contrib/tools/workflowcheck@v0.6.0 ./workflows/...
 
 step "what laboratories of SSH hosts are made of"
 if [ "$(id -u)" = 0 ] && ! { [ -x /usr/sbin/sshd ] && [ -x /bin/csh ] && command -v ip && command -v ssh && command -v nsenter; } >/dev/null; then
-    # Debian would start an sshd of its own, for all the world, unless it is told not to.
-    policy=/usr/sbin/policy-rc.d
-    [ -e $policy ] || { printf '#!/bin/sh\nexit 101\n' > $policy; chmod +x $policy; trap 'rm -f $policy' EXIT; }
-    apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
-        openssh-server openssh-client iproute2 util-linux csh >/dev/null
+    install_packages openssh-server openssh-client iproute2 util-linux csh
 fi
 
 # Tuners are state machines without a goroutine, and their suite computes a lot.
@@ -52,6 +56,14 @@ PERENNIAL_TEMPORAL_CLI=$PWD/bin/tools/temporal go test -timeout 15m -v ./testsui
 
 step "any Temporal: the stock server on PostgreSQL, which root's test installs"
 go test -timeout 15m -v ./testsuite/cluster/... 2>&1 | grep -vE '^=== (RUN|PAUSE|CONT)'
+
+step "Kubernetes: a node of its own and the real operators, which root's test builds"
+if [ "$(id -u)" = 0 ]; then
+    { command -v containerd && command -v runc && command -v busybox && command -v ip && [ -x /usr/lib/cni/ptp ]; } >/dev/null ||
+        install_packages containerd runc containernetworking-plugins busybox-static iproute2
+    testsuite/kube/tools/build.sh bin/kube
+fi
+go test -timeout 15m -v ./testsuite/kube/... 2>&1 | grep -vE '^=== (RUN|PAUSE|CONT)'
 
 step "one end-to-end package with the race detector"
 go test -race -timeout 20m ./testsuite/raced/...

@@ -15,9 +15,9 @@ import (
 // namespace of its own, so its rules meet no others, and it vanishes with all its
 // links when the process in it ends.
 
-func (l *Lab) address(last int) string { return fmt.Sprintf("10.213.%d.%d", l.slot.number, last) }
+func (l *Lab) address(last int) string { return fmt.Sprintf("10.213.%d.%d", l.slot.Number, last) }
 
-func (l *Lab) uplink() string { return fmt.Sprintf("plab%d", l.slot.number) }
+func (l *Lab) uplink() string { return fmt.Sprintf("plab%d", l.slot.Number) }
 
 func (l *Lab) startRouter() error {
 	command := exec.Command("sleep", "infinity")

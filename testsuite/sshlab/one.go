@@ -31,11 +31,11 @@ func One(t testing.TB, spec Spec) *Lab {
 
 // StartOne is One outside a test.
 func StartOne(fail func(error), spec Spec) (*Lab, error) {
-	slot, err := takeSlot()
+	slot, err := machine.TakeSlot("sshlab")
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{fail: fail, slot: slot, base: slot.directory, spawner: newSpawner()}
+	l := &Lab{fail: fail, slot: slot, base: slot.Directory, spawner: newSpawner()}
 	if err := l.startOne(spec); err != nil {
 		l.Close()
 		return nil, err

@@ -61,7 +61,7 @@ type Lab struct {
 
 	fail    func(error)
 	base    string
-	slot    *slot
+	slot    *machine.Slot
 	spawner *spawner
 	router  int // pid that holds the router's network
 }
@@ -112,11 +112,11 @@ func sshd() string {
 
 // Start brings a lab up outside a test; fail is told of all later faults.
 func Start(fail func(error), specs ...Spec) (*Lab, error) {
-	slot, err := takeSlot()
+	slot, err := machine.TakeSlot("sshlab")
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{fail: fail, slot: slot, base: slot.directory, spawner: newSpawner()}
+	l := &Lab{fail: fail, slot: slot, base: slot.Directory, spawner: newSpawner()}
 	if err := l.start(specs); err != nil {
 		l.Close()
 		return nil, err
@@ -163,7 +163,7 @@ func (l *Lab) close(failed bool, logf func(string, ...any)) {
 		}
 	}
 	l.spawner.close()
-	l.slot.release()
+	l.slot.Release()
 }
 
 func (l *Lab) must(err error) {
