@@ -8,3 +8,5 @@ import (
 )
 
 func allocate(*os.File, int64, int64) error { return errors.ErrUnsupported }
+
+func deleted(os.FileInfo) bool { return false }

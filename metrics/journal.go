@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
+	"path/filepath"
 )
 
 // JournalFormat is the number in the head of a journal that this build writes.
@@ -139,6 +140,32 @@ func (j *Journal) reserve(size int64) {
 	if allocate(j.file, j.end, to-j.end) == nil {
 		j.reserved = to
 	}
+}
+
+// Removed tells whether somebody deleted the journal's file.
+func (j *Journal) Removed() bool {
+	info, err := j.file.Stat()
+	return err == nil && deleted(info)
+}
+
+// Restore writes a whole copy of a journal whose file was deleted to path, and goes
+// on there: cursors stay what they were.
+func (j *Journal) Restore(path string) error {
+	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, io.NewSectionReader(j.file, 0, j.end))
+	if err = errors.Join(err, file.Sync()); err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, file.Close(), os.Remove(file.Name()))
+	}
+	j.file.Close()
+	j.file, j.reserved = file, 0
+	j.reserve(0)
+	return nil
 }
 
 // Sync makes everything appended durable.

@@ -17,6 +17,8 @@ const (
 	// catchUpPatience is how long the end of what a command left waits for the
 	// journal to have all that the command itself reported.
 	catchUpPatience = 2 * time.Second
+	// restoreDelay is far more than it takes to remove a directory, most times.
+	restoreDelay = 500 * time.Millisecond
 	// waitingBytes is how much is read ahead of a journal that a full disk
 	// stopped: so that a trial that only prints does not keep the disk full.
 	waitingBytes = 4 << 20
@@ -47,6 +49,7 @@ func (s *source) unparsed() int64 { return s.tail.offset - int64(s.parser.Pendin
 // their limit, beside whoever watches over the processes: nothing that goes wrong
 // or slow here touches them.
 type collector struct {
+	run     rundir.Run
 	log     *log
 	journal *metrics.Journal
 	frames  *source
@@ -60,6 +63,8 @@ type collector struct {
 	ended   chan struct{} // closed when the trial writes no more
 	done    chan struct{} // closed when everything is in the journal
 	final   atomic.Bool   // a FINAL was read
+	missed  time.Time     // when the journal was first seen to be removed
+	removed atomic.Bool   // the trial removed the journal, which is there again
 }
 
 func newCollector(run rundir.Run, spec rundir.Spec, log *log) (*collector, error) {
@@ -67,12 +72,18 @@ func newCollector(run rundir.Run, spec rundir.Spec, log *log) (*collector, error
 	if err != nil {
 		return nil, err
 	}
+	logs, err := newLogFiles(run, spec, log)
+	if err != nil {
+		return nil, errors.Join(err, journal.Close())
+	}
+	stdout := newSource(run.Path(rundir.Stdout), func() parser { return &metrics.Lines{} })
+	stdout.tail.file, stdout.tail.pinned = logs.stdout.file, true
 	frames := filepath.Join(spec.Directories.System, rundir.MetricsFile)
 	return &collector{
-		log: log, journal: journal, buffer: make([]byte, readBytes),
+		run: run, log: log, journal: journal, buffer: make([]byte, readBytes),
 		frames: newSource(frames, func() parser { return &metrics.Frames{} }),
-		stdout: newSource(run.Path(rundir.Stdout), func() parser { return &metrics.Lines{} }),
-		logs:   newLogFiles(run, spec, log),
+		stdout: stdout,
+		logs:   logs,
 		asked:  make(chan chan<- caughtUp), ended: make(chan struct{}), done: make(chan struct{}),
 	}, nil
 }
@@ -199,6 +210,9 @@ func (c *collector) step() (size int) {
 	if c.waitingSize() < waitingBytes {
 		size = max(c.read(c.frames), c.read(c.stdout))
 	}
+	if err := c.restoreSoon(); err != nil {
+		c.log.sayOnce("cannot bring back the journal, which was removed: %v", err)
+	}
 	if err := c.append(); err != nil {
 		c.log.sayOnce("cannot write the journal, keeping the place: %v", err)
 	}
@@ -245,6 +259,37 @@ func (c *collector) waitingSize() (size int) {
 	return size
 }
 
+// restoreSoon is restore, a moment later: who removes a directory fails where
+// something appears in it meanwhile.
+func (c *collector) restoreSoon() error {
+	if !c.journal.Removed() {
+		c.missed = time.Time{}
+		return nil
+	}
+	if c.missed.IsZero() {
+		c.missed = time.Now()
+	}
+	if time.Since(c.missed) < restoreDelay {
+		return nil
+	}
+	return c.restore()
+}
+
+// restore brings back a journal that the trial removed, where others look for it.
+func (c *collector) restore() error {
+	if !c.journal.Removed() {
+		return nil
+	}
+	if err := c.run.MakeDirectory(); err != nil {
+		return err
+	}
+	err := c.journal.Restore(c.run.Path(rundir.JournalFile))
+	if err == nil {
+		c.removed.Store(true)
+	}
+	return err
+}
+
 func (c *collector) append() error {
 	if len(c.waiting) == 0 {
 		return nil
@@ -273,6 +318,7 @@ func (c *collector) drain() {
 	for _, s := range []*source{c.frames, c.stdout} {
 		c.end(s)
 	}
+	c.log.until("bring back the journal", c.restore)
 	c.log.until("write the journal", c.append)
 	c.log.until("make the journal durable", c.journal.Sync)
 	if err := c.journal.Close(); err != nil {

@@ -150,7 +150,7 @@ func TestAFullDiskDelaysMetricsAndLosesNone(t *testing.T) {
 	elsewhere := filepath.Join(t.TempDir(), "stdout")
 	lines := "perennial: intermediate " + strings.Join(want, "\nperennial: intermediate ") + "\n"
 	require.NoError(t, os.WriteFile(elsewhere, []byte(lines), 0o600))
-	c.stdout.tail.path = elsewhere
+	c.stdout.tail = tail{path: elsewhere}
 	for c.step() > 0 {
 	}
 	promised := journalled(t, run)

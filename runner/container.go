@@ -44,11 +44,10 @@ func Container(directory, jobFile string) int {
 }
 
 func contain(directory, jobFile string) (*rundir.ExitRecord, error) {
-	directory, err := filepath.Abs(directory)
+	run, err := runIn(directory)
 	if err != nil {
 		return nil, err
 	}
-	run := rundir.Run{Directory: directory}
 	if err := run.MakeDirectory(); err != nil {
 		return nil, err
 	}
@@ -65,6 +64,13 @@ func contain(directory, jobFile string) (*rundir.ExitRecord, error) {
 	}
 	exit, readErr := run.ReadExit()
 	return exit, errors.Join(err, readErr, c.tell(exit))
+}
+
+// runIn is the run in a container's directory. Its claim lies beside what the trial
+// may remove: by it the other container sees that this one lives.
+func runIn(directory string) (rundir.Run, error) {
+	directory, err := filepath.Abs(directory)
+	return rundir.Run{Directory: filepath.Join(directory, "attempt"), Claim: filepath.Join(directory, rundir.ClaimFile)}, err
 }
 
 // giveUp writes down that the command never starts, where it did not.
@@ -144,7 +150,7 @@ func (c *container) claim() (*os.File, error) {
 func (c *container) write() error {
 	os.Unsetenv(stream.JobVariable)
 	spec := &c.job.Spec
-	spec.Claim = ""
+	spec.Claim = c.run.Claim
 	directories := &spec.Directories
 	if directories.System == "" {
 		directories.System, directories.Output = c.run.Directory, c.run.Directory
@@ -174,9 +180,13 @@ func (c *container) tell(exit *rundir.ExitRecord) error {
 	return errors.Join(err, teller.Write(c.job.MessageFile, exit))
 }
 
-// End notes that the run in directory shall end; its runner does the rest.
+// End notes that the run of the container whose directory this is shall end; its
+// runner does the rest.
 func End(directory string, intent trial.Intent) error {
-	run, _, err := open(directory)
+	run, err := runIn(directory)
+	if err == nil {
+		_, err = run.ReadSpec()
+	}
 	if err != nil {
 		return err
 	}

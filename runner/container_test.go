@@ -24,9 +24,10 @@ import (
 // command's output, its exit code and its termination message.
 type container struct {
 	*attempt
-	job     stream.Job
-	command *exec.Cmd
-	stdout  *logged
+	directory string // shared by both containers
+	job       stream.Job
+	command   *exec.Cmd
+	stdout    *logged
 }
 
 // logged is the log of a container.
@@ -51,15 +52,17 @@ func newContainer(t *testing.T, command string) *container {
 	a := newAttempt(t, command)
 	spec := a.spec
 	spec.Directories, spec.Shell = trial.Directories{}, ""
-	return &container{attempt: a, stdout: &logged{}, job: stream.Job{Spec: spec, Parameter: []byte(`{"parameters":{"x":5.0}}`), Parameters: []byte(`{"x":5.0}`),
-		MessageFile: filepath.Join(filepath.Dir(a.Directory), "termination-log")}}
+	directory := a.Directory
+	a.Directory, a.Claim = filepath.Join(directory, "attempt"), filepath.Join(directory, "claim")
+	return &container{attempt: a, directory: directory, stdout: &logged{}, job: stream.Job{Spec: spec, Parameter: []byte(`{"parameters":{"x":5.0}}`), Parameters: []byte(`{"x":5.0}`),
+		MessageFile: filepath.Join(filepath.Dir(directory), "termination-log")}}
 }
 
 func (c *container) start(variables ...string) *container {
 	job, err := c.job.Encode()
 	require.NoError(c.t, err)
 	require.NoError(c.t, os.WriteFile(c.job.MessageFile, bytes.Repeat([]byte("x"), 5000), 0o600))
-	c.command = exec.Command(binary, "container", c.Directory)
+	c.command = exec.Command(binary, "container", c.directory)
 	c.command.Dir = c.spec.Directories.Code
 	c.command.Env = append(append(os.Environ(), stream.JobVariable+"="+string(job)), variables...)
 	c.command.Stdout, c.command.Stderr = c.stdout, os.Stderr
@@ -91,7 +94,7 @@ func (c *container) told() stream.Message {
 // printer starts the container that prints the journal alone.
 func (c *container) printer() (*exec.Cmd, *logged) {
 	log := &logged{}
-	command := exec.Command(binary, "journal", c.Directory)
+	command := exec.Command(binary, "journal", c.directory)
 	command.Stdout, command.Stderr = log, os.Stderr
 	require.NoError(c.t, command.Start())
 	c.t.Cleanup(func() { command.Process.Kill(); command.Wait() })
@@ -194,8 +197,8 @@ func TestAContainerThatIsStoppedFromOutsideSaysSo(t *testing.T) {
 func TestARunInAContainerCanBeEndedOnSomebodysBehalf(t *testing.T) {
 	c := newContainer(t, `trap "echo 'perennial: final 1'; exit 0" TERM; echo > ready; while :; do sleep 0.05; done`).start()
 	c.waitFor("ready")
-	require.Error(t, exec.Command(binary, "end", c.Directory, "whim").Run())
-	require.NoError(t, exec.Command(binary, "end", c.Directory, string(trial.CauseEarlyStop), "d7").Run())
+	require.Error(t, exec.Command(binary, "end", c.directory, "whim").Run())
+	require.NoError(t, exec.Command(binary, "end", c.directory, string(trial.CauseEarlyStop), "d7").Run())
 	require.Zero(t, c.code())
 	require.Equal(t, &trial.Intent{Cause: trial.CauseEarlyStop, Decision: "d7"}, c.told().Exit.Intent)
 	require.Equal(t, int64(1), c.told().Records)
@@ -206,7 +209,7 @@ func TestAJobThatCannotStartEndsBothContainers(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			c := newContainer(t, "true")
 			beside, _ := c.printer()
-			main := exec.Command(binary, "container", c.Directory)
+			main := exec.Command(binary, "container", c.directory)
 			main.Env = append(os.Environ(), stream.JobVariable+"="+text)
 			said, err := main.CombinedOutput()
 			require.Error(t, err)
@@ -223,7 +226,7 @@ func TestALogThatNobodyReadsDoesNotKillTheRun(t *testing.T) {
 	require.NoError(t, err)
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
-	main := exec.Command(binary, "container", c.Directory)
+	main := exec.Command(binary, "container", c.directory)
 	main.Dir, main.Stdout, main.Env = c.spec.Directories.Code, write, append(os.Environ(), stream.JobVariable+"="+string(job))
 	require.NoError(t, main.Start())
 	require.NoError(t, write.Close())

@@ -2,7 +2,6 @@ package runner
 
 import (
 	"io"
-	"path/filepath"
 	"time"
 
 	"github.com/perennial-ml/perennial/metrics"
@@ -16,16 +15,15 @@ import (
 // run that has not begun. It is for a container beside the run's own, which share
 // the directory and nothing else.
 func PrintJournal(directory string, to io.Writer) error {
-	directory, err := filepath.Abs(directory)
+	run, err := runIn(directory)
 	if err != nil {
 		return err
 	}
-	run := rundir.Run{Directory: directory}
 	seen, err := awaitBegun(run)
 	if err != nil {
 		return err
 	}
-	_, spec, err := open(directory)
+	spec, err := run.ReadSpec()
 	if err != nil && seen.Exit != nil {
 		return nil // it never knew whose run it is
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/perennial-ml/perennial/runner/rundir"
@@ -14,21 +15,28 @@ const retryInterval = time.Second // between two tries to write on a full disk
 // log is what the runner says for people. It is safe for concurrent use. That a
 // line cannot be written is nobody's concern.
 type log struct {
-	file *os.File
+	file atomic.Pointer[os.File]
 	said sync.Map
 }
 
 func openLog(run rundir.Run) *log {
+	l := &log{}
+	l.file.Store(os.Stderr)
+	l.open(run)
+	return l
+}
+
+// open has what is said from now on go to the run's log, where it can be had.
+func (l *log) open(run rundir.Run) {
 	file, err := os.OpenFile(run.Path(rundir.RunnerLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return &log{file: os.Stderr}
+	if err == nil {
+		l.file.Store(file)
 	}
-	return &log{file: file}
 }
 
 func (l *log) say(format string, arguments ...any) {
 	line := fmt.Sprintf(format, arguments...)
-	fmt.Fprintf(l.file, "%s %s\n", time.Now().UTC().Format(time.RFC3339), line)
+	fmt.Fprintf(l.file.Load(), "%s %s\n", time.Now().UTC().Format(time.RFC3339), line)
 }
 
 // sayOnce is say for what would be said again and again: one line for each format.

@@ -85,7 +85,7 @@ type shown struct {
 
 func newShown(file *logFile, to io.Writer) *shown {
 	file.shown.Store(0)
-	return &shown{file: file, tail: tail{path: file.path}, to: to, buffer: make([]byte, longestShown)}
+	return &shown{file: file, tail: tail{path: file.path, file: file.file, pinned: true}, to: to, buffer: make([]byte, longestShown)}
 }
 
 // pass passes on what is new, at last also a line without its end.

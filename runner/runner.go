@@ -112,6 +112,7 @@ type attempt struct {
 	termed   time.Time     // when this process was told to end, zero if it was not
 	killFrom time.Time     // from when on everything is killed, zero while all is well
 	contact  contact
+	files    []keptFile // to be there again if the trial removes them
 	noted    bool       // the end of a command that left processes was written down
 	kept     time.Time  // when the claim was last touched
 	grant    *gpu.Grant // nil where it asked for no GPU
@@ -160,7 +161,9 @@ func (a *attempt) settle(collector *collector) {
 	a.watch(collector)
 	a.output.finish()
 	a.grant.Release()
-	exit := a.exit(collector.finish())
+	final := collector.finish()
+	a.restore(collector)
+	exit := a.exit(final)
 	rundir.CrashPoint("runner.child-dead-before-exit-record")
 	a.log.until("write the exit record", func() error {
 		// Somebody may have removed the directory of a trial that still ran.
@@ -179,11 +182,19 @@ func (a *attempt) settle(collector *collector) {
 // prepare makes what the command finds, and takes the room that the exit record
 // will need.
 func (a *attempt) prepare() error {
+	if err := a.prepareDirectories(); err != nil {
+		return err
+	}
+	a.keepFiles()
+	return a.run.Reserve()
+}
+
+func (a *attempt) prepareDirectories() error {
 	metrics := filepath.Join(a.spec.Directories.System, rundir.MetricsFile)
 	for _, directory := range []string{filepath.Dir(metrics), a.spec.Directories.Output} {
 		if err := os.MkdirAll(directory, 0o777); err != nil {
 			return err
 		}
 	}
-	return a.run.Reserve()
+	return nil
 }

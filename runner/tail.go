@@ -17,6 +17,7 @@ const fingerprintBytes = 64
 type tail struct {
 	path   string
 	file   *os.File
+	pinned bool // file is read whatever becomes of path
 	offset int64
 	last   []byte // what stands before offset
 }
@@ -42,22 +43,27 @@ func (t *tail) next(buffer []byte) (data []byte, anew bool, err error) {
 	return buffer[:n], anew, err
 }
 
-// look opens the file if need be and returns its size.
+// look opens the file if need be and returns its size. One that was removed is read
+// on, and one that was replaced to its end: who has it open may still write to it.
 func (t *tail) look() (size int64, replaced bool, err error) {
 	named, err := os.Stat(t.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return t.offset, false, nil
-	}
-	if err != nil {
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !missing {
 		return 0, false, err
 	}
 	if t.file != nil {
 		opened, err := t.file.Stat()
-		if err == nil && os.SameFile(named, opened) {
-			return named.Size(), false, nil
+		if err != nil {
+			return 0, false, err
+		}
+		if missing || t.pinned || os.SameFile(named, opened) || opened.Size() > t.offset {
+			return opened.Size(), false, nil
 		}
 		t.file.Close()
 		replaced = true
+	}
+	if missing {
+		return t.offset, false, nil
 	}
 	t.file, err = os.Open(t.path)
 	return named.Size(), replaced, err

@@ -32,6 +32,7 @@ const ownTerm = "its runner was not told to end, so the TERM is taken for the tr
 // That the kernel knows no child of ours any more proves it: orphans come to us.
 func (a *attempt) watch(collector *collector) {
 	for !a.reap() {
+		a.restore(collector)
 		a.noteEnd(collector)
 		a.heed()
 		if !a.killFrom.IsZero() && !time.Now().Before(a.killFrom) {

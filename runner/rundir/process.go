@@ -30,6 +30,9 @@ type Process struct {
 	// Tree is every descendant of the runner when it last looked, so that Sweep
 	// finds those that left the session and wiped their environment.
 	Tree []Identity `json:"tree,omitempty"`
+	// Removed is when the trial was last seen to have removed the directory, which
+	// the runner then made anew.
+	Removed time.Time `json:"removed,omitzero"`
 }
 
 // ThisProcess describes the calling process as the runner of an attempt.

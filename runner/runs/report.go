@@ -39,7 +39,7 @@ func (m *Machine) Report(ref Ref) platforms.Report {
 // directory is away.
 func (m *Machine) observe(run rundir.Run, key trial.Key) (rundir.Observation, error) {
 	seen, err := run.Reconcile(key)
-	if err == nil && !seen.Held && !seen.Over() {
+	if err == nil && seen.Process == nil && !seen.Over() {
 		err = m.index.away(key)
 	}
 	return seen, err
@@ -60,6 +60,9 @@ func describe(report *platforms.Report, seen rundir.Observation) {
 	case seen.Ending():
 		report.Phase, report.Reason = platforms.Running, trial.Reason{Code: "ending",
 			Text: "its command has ended, and what it left running is being ended"}
+	case seen.Held && !seen.Process.Removed.IsZero():
+		report.Phase, report.Reason = platforms.Running, trial.Reason{Code: "directory-removed",
+			Text: "it removed its own directory while it runs: its metrics and output are kept, other files that lay there are lost"}
 	case seen.Held:
 		report.Phase = platforms.Running
 	case seen.Exit != nil:
