@@ -10,6 +10,7 @@ import (
 	"html"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,32 +20,61 @@ import (
 // Link is an address that lets one browser into the Web UI, once. The path is a
 // page of it, such as /namespaces/perennial/workflows; token is the server's.
 // Making a link asks nobody: whoever may read the token may make one. It opens
-// only a server that was already running when it was made.
+// only a server that was already running when it was made. The link to an experiment
+// fits a line of 80 columns with a word before it.
 func Link(webUI, token, path string) string {
-	return webUI + path + "?" + url.Values{linkParameter: {newTicket(token, time.Now())}}.Encode()
+	return webUI + shortened(path) + "?" + url.Values{linkParameter: {newTicket(token, time.Now())}}.Encode()
 }
 
-const linkParameter = "token"
+const linkParameter = "t"
 
-// A ticket is the time it was made, eight random bytes and a MAC over both.
+// workflowPages is where the Web UI has workflows; of those whose ids begin with
+// shortPages the id alone leads there.
 const (
-	ticketTime = 8
-	ticketBody = ticketTime + 8
-	ticketSize = ticketBody + sha256.Size
+	workflowPages = "/namespaces/" + Namespace + "/workflows"
+	shortPages    = "/experiment-"
+)
+
+func shortened(path string) string {
+	if short := strings.TrimPrefix(path, workflowPages); strings.HasPrefix(short, shortPages) {
+		return short
+	}
+	return path
+}
+
+func lengthened(path string) string {
+	if strings.HasPrefix(path, shortPages) {
+		return workflowPages + path
+	}
+	return path
+}
+
+// A ticket is the millisecond it was made in, two random bytes and the beginning of a
+// MAC over both. Nobody can try 2^72 of them before the server ends.
+const (
+	ticketTime = 6
+	ticketBody = ticketTime + 2
+	ticketSize = ticketBody + 9
 )
 
 func newTicket(token string, now time.Time) string {
-	ticket := make([]byte, ticketBody, ticketSize)
-	binary.BigEndian.PutUint64(ticket, uint64(now.UnixNano()))
+	ticket := binary.BigEndian.AppendUint64(nil, uint64(now.UnixMilli()))[8-ticketTime:]
+	ticket = append(ticket, make([]byte, ticketBody-ticketTime)...)
 	rand.Read(ticket[ticketTime:])
 	return base64.RawURLEncoding.EncodeToString(append(ticket, ticketMAC(token, ticket)...))
+}
+
+func madeAt(ticket []byte) int64 {
+	var millis [8]byte
+	copy(millis[8-ticketTime:], ticket[:ticketTime])
+	return int64(binary.BigEndian.Uint64(millis[:]))
 }
 
 func ticketMAC(token string, body []byte) []byte {
 	mac := hmac.New(sha256.New, []byte(token))
 	mac.Write([]byte("perennial web ui link\x00"))
 	mac.Write(body)
-	return mac.Sum(nil)
+	return mac.Sum(nil)[:ticketSize-ticketBody]
 }
 
 // door lets in browsers that opened a link and callers that know the token.
@@ -89,6 +119,8 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this page is closed: open a fresh link, as printed by \"starter show <experiment>\"", http.StatusUnauthorized)
 	case d.origin.Check(r) != nil:
 		http.Error(w, "requests from another page are refused", http.StatusForbidden)
+	case lengthened(r.URL.Path) != r.URL.Path:
+		http.Redirect(w, r, lengthened(r.URL.Path), http.StatusFound) // a link that was used before
 	default:
 		d.enter(w, r)
 	}
@@ -115,7 +147,7 @@ func (d *door) redeem(ticket string) bool {
 	if !hmac.Equal(ticketMAC(string(d.token), raw[:ticketBody]), raw[ticketBody:]) {
 		return false
 	}
-	if int64(binary.BigEndian.Uint64(raw)) < d.opened.UnixNano() {
+	if madeAt(raw) < d.opened.UnixMilli() {
 		return false
 	}
 	d.mu.Lock()
@@ -135,6 +167,7 @@ func (d *door) welcome(w http.ResponseWriter, r *http.Request) {
 	d.mu.Unlock()
 	http.SetCookie(w, &http.Cookie{Name: d.cookie, Value: session, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
 	page := *r.URL
+	page.Path = lengthened(page.Path)
 	query := page.Query()
 	query.Del(linkParameter)
 	page.Scheme, page.Host, page.RawQuery = "", "", query.Encode()

@@ -37,7 +37,7 @@ func browser(t *testing.T) *http.Client {
 
 func Test_the_web_ui_is_closed_without_the_cookie(t *testing.T) {
 	server := running(t)
-	for _, path := range []string{"/", namespacePage, namespacesCall, "/healthz", "/_app/version.json", "/codec/decode", "/?token=guess"} {
+	for _, path := range []string{"/", namespacePage, namespacesCall, "/healthz", "/_app/version.json", "/codec/decode", "/?t=guess"} {
 		code, body := get(t, http.DefaultClient, server.WebUI()+path)
 		require.Equal(t, http.StatusUnauthorized, code, path)
 		require.Contains(t, body, "open a fresh link")
@@ -61,6 +61,22 @@ func Test_a_link_lets_one_browser_in_once(t *testing.T) {
 
 	code, _ = get(t, browser(t), link)
 	require.Equal(t, http.StatusUnauthorized, code)
+}
+
+func Test_a_link_to_an_experiment_fits_a_line_and_leads_to_its_page_also_when_used_again(t *testing.T) {
+	server := running(t)
+	page := namespacePage + "/experiment-k3v9x2ab"
+	link := embedded.Link(server.WebUI(), token, page)
+	require.LessOrEqual(t, len("experiment  "+link), 80)
+	mine := browser(t)
+	code, body := get(t, mine, link)
+	require.Equal(t, http.StatusOK, code)
+	require.Contains(t, body, `url=`+page+`"`)
+	mine.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	answer, err := mine.Get(link)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	require.Equal(t, page, answer.Header.Get("Location"))
 }
 
 func Test_a_link_made_with_another_token_stays_closed(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/workflows"
 	"github.com/stretchr/testify/require"
 )
 
@@ -24,6 +25,10 @@ func TestUpdateSendsTheLimitsInTheirUnits(t *testing.T) {
 		{[]string{"max-duration", "1.5h"}, trial.SetMaxDuration, "5400"},
 		{[]string{"max-duration", "90"}, trial.SetMaxDuration, "90"},
 		{[]string{"max-duration", anID, "1.2s"}, trial.SetMaxDuration, "2"},
+		{[]string{"trialnum", anID, "--value", "7"}, trial.SetMaxTrials, "7"},
+		{[]string{"concurrency", "-v", "7"}, trial.SetConcurrency, "7"},
+		{[]string{"duration", anID, "--value", "2h"}, trial.SetMaxDuration, "7200"},
+		{[]string{"searchspace", anID, "--filename", space}, trial.SetSearchSpace, `{"x": {"_type": "uniform", "_value": [0, 5.0]}}`},
 		{[]string{"search-space", anID, space}, trial.SetSearchSpace, `{"x": {"_type": "uniform", "_value": [0, 5.0]}}`},
 	} {
 		s := newStage(t)
@@ -31,7 +36,7 @@ func TestUpdateSendsTheLimitsInTheirUnits(t *testing.T) {
 		require.Equal(t, ExitDone, s.run(append([]string{"update"}, c.args...)...), s.err.String())
 		require.Equal(t, c.name, s.sent[0].Name)
 		require.Equal(t, c.value, string(s.sent[0].Value))
-		require.Contains(t, s.out.String(), c.args[0]+" set to "+c.args[len(c.args)-1])
+		require.Contains(t, s.out.String(), " set to "+c.args[len(c.args)-1])
 	}
 }
 
@@ -123,6 +128,19 @@ func TestKillEndsATrialByNumberOrId(t *testing.T) {
 	require.Equal(t, ExitDone, s.run("kill", "0"))
 	require.Equal(t, "trial 0 (xlqz5) is SUCCEEDED already\n", s.out.String())
 	require.Len(t, s.ended, 3)
+}
+
+func TestKillOfATrialThatEndsMeanwhileSaysSo(t *testing.T) {
+	s := newStage(t)
+	story := s.told(anID)
+	s.ending = func() error {
+		story.ends(trial.Key{Experiment: anID, Sequence: 2, Attempt: 2}, trial.Ended{State: trial.Succeeded})
+		return workflows.ErrNotDriven
+	}
+	require.Equal(t, ExitDone, s.run("kill", "2"), s.err.String())
+	require.Equal(t, "trial 2 (s8pst) is SUCCEEDED already\n", s.out.String())
+	s.ending = func() error { return workflows.ErrNotDriven }
+	require.Equal(t, ExitUnreachable, s.run("kill", "3"))
 }
 
 func TestASearchSpaceThatTheTunerCannotSearchChangesNothing(t *testing.T) {

@@ -71,8 +71,8 @@ var (
 	anyone    = preference{"the only one", func(record.Experiment) bool { return true }}
 )
 
-// experiment finds the experiment that name means: an id, a prefix that only one
-// has, or, if name is empty, the only one that the first fruitful preference
+// experiment finds the experiment that name means: an id, a name or a prefix of an id
+// that only one has, or, if name is empty, the only one that the first fruitful preference
 // leaves, else the only one there is. Which one was taken is said on Err where it
 // was not named.
 func (r reader) experiment(ctx context.Context, name string, preferred ...preference) (record.Experiment, error) {
@@ -81,7 +81,7 @@ func (r reader) experiment(ctx context.Context, name string, preferred ...prefer
 		return record.Experiment{}, err
 	}
 	if name != "" {
-		return named(all, strings.ToLower(name))
+		return named(all, name)
 	}
 	candidates, why := prefer(all, append(preferred, anyone))
 	if len(candidates) != 1 {
@@ -92,20 +92,22 @@ func (r reader) experiment(ctx context.Context, name string, preferred ...prefer
 }
 
 func named(all []record.Experiment, name string) (record.Experiment, error) {
-	var found []record.Experiment
-	for _, e := range all {
-		if e.ID == name {
-			return e, nil
-		}
-		if strings.HasPrefix(e.ID, name) {
-			found = append(found, e)
-		}
+	id := strings.ToLower(name)
+	ways := []struct {
+		words string
+		fits  func(record.Experiment) bool
+	}{
+		{"have the id", func(e record.Experiment) bool { return e.ID == id }},
+		{"are called", func(e record.Experiment) bool { return e.Name == name }},
+		{"begin with", func(e record.Experiment) bool { return strings.HasPrefix(e.ID, id) }},
 	}
-	if len(found) == 1 {
-		return found[0], nil
-	}
-	if len(found) > 1 {
-		return record.Experiment{}, badInput("give more of the id", "%d experiments begin with %q: %s", len(found), name, list(found))
+	for _, way := range ways {
+		switch found := filter(all, preference{means: way.fits}); {
+		case len(found) == 1:
+			return found[0], nil
+		case len(found) > 1:
+			return record.Experiment{}, badInput("give the id, or more of it", "%d experiments %s %q: %s", len(found), way.words, name, list(found))
+		}
 	}
 	return record.Experiment{}, badInput("starter ls lists them", "there is no experiment %q", name)
 }

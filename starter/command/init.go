@@ -1,12 +1,15 @@
 package command
 
 import (
+	"bytes"
 	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -40,7 +43,7 @@ func (w World) init(directory string) error {
 		return badInput("", "make the directory: %w", err)
 	}
 	for _, file := range files {
-		if err := copyExample(directory, file.Name()); err != nil {
+		if err := w.copyExample(directory, file.Name()); err != nil {
 			return badInput("", "write the example: %w", err)
 		}
 	}
@@ -59,15 +62,26 @@ func untouched(directory string, files []fs.DirEntry) error {
 	return nil
 }
 
-func copyExample(directory, name string) error {
+func (w World) copyExample(directory, name string) error {
 	content, err := example.ReadFile("example/" + name)
 	if err != nil {
 		return err
 	}
+	content = bytes.ReplaceAll(content, []byte("${TUNERS}"), []byte(comment(w.Build.Tuners)))
+	content = bytes.ReplaceAll(content, []byte("${ASSESSORS}"), []byte(comment(w.Build.Assessors)))
 	file, err := os.OpenFile(filepath.Join(directory, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {
 		return err
 	}
 	_, err = file.Write(content)
 	return errors.Join(err, file.Close())
+}
+
+// comment is names in a comment, five on a line.
+func comment(names []string) string {
+	var lines []string
+	for some := range slices.Chunk(names, 5) {
+		lines = append(lines, strings.Join(some, ", "))
+	}
+	return strings.Join(lines, ",\n# ")
 }

@@ -55,8 +55,7 @@ func (w World) kill(ctx context.Context, args []string, ending workflows.Ending)
 		return err
 	}
 	if row.State.Terminal() {
-		_, err := fmt.Fprintf(w.Out, "trial %d (%s) is %s already\n", row.Sequence, row.ID, row.State)
-		return err
+		return w.endedAlready(row)
 	}
 	if ending.Lost {
 		fmt.Fprintf(w.Err, "warning: if the machine of trial %d lives after all, two attempts may run at once\n", row.Sequence)
@@ -68,6 +67,9 @@ func (w World) end(ctx context.Context, row record.Trial, ending workflows.Endin
 	err := w.patiently(ctx, row.Experiment, func(ctx context.Context, client Client) error {
 		return client.End(ctx, row.Experiment, row.Sequence, ending)
 	})
+	if now, known := w.lookAgain(ctx, row); err != nil && known && now.State.Terminal() {
+		return w.endedAlready(now)
+	}
 	if errors.Is(err, workflows.ErrNotDriven) {
 		return &fault{code: ExitUnreachable, err: fmt.Errorf("trial %d: %w", row.Sequence, err),
 			hint: fmt.Sprintf("it is over, or somebody drives it within a minute: starter trials %s", row.Experiment)}
@@ -77,4 +79,22 @@ func (w World) end(ctx context.Context, row record.Trial, ending workflows.Endin
 	}
 	_, err = fmt.Fprintf(w.Out, "trial %d (%s) is being ended\n", row.Sequence, row.ID)
 	return err
+}
+
+func (w World) endedAlready(row record.Trial) error {
+	words := "already"
+	if !row.Settled() {
+		words = "with its experiment; resume runs it again"
+	}
+	_, err := fmt.Fprintf(w.Out, "trial %d (%s) is %s %s\n", row.Sequence, row.ID, row.State, words)
+	return err
+}
+
+// lookAgain reads a trial anew: it may have ended while it was to be killed.
+func (w World) lookAgain(ctx context.Context, row record.Trial) (now record.Trial, known bool) {
+	err := w.read(ctx, func(r reader) (err error) {
+		now, err = r.Trial(ctx, row.Experiment, row.Sequence)
+		return err
+	})
+	return now, err == nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -60,6 +61,12 @@ func TestInitWritesAnExperimentThatIsValidAndOverwritesNothing(t *testing.T) {
 	require.Equal(t, ExitDone, s.run("init", directory), s.err.String())
 	require.Equal(t, ExitDone, s.run("validate", filepath.Join(directory, "experiment.yml")), s.err.String())
 	require.Empty(t, s.err.String())
+	written, err := os.ReadFile(filepath.Join(directory, "experiment.yml"))
+	require.NoError(t, err)
+	for _, name := range slices.Concat(s.World.Build.Tuners, s.World.Build.Assessors) {
+		require.Regexp(t, "(?m)^#.*\\b"+name+"\\b", string(written), "what can be chosen is what this program has")
+	}
+	require.NotContains(t, string(written), "${")
 	require.NoError(t, os.Remove(filepath.Join(directory, "experiment.yml")))
 	require.Equal(t, ExitBadInput, s.run("init", directory))
 	require.Contains(t, s.err.String(), "search_space.json is there already; nothing was written")
@@ -135,4 +142,13 @@ func TestDoctorTriesTheMachinesThatAnExperimentNames(t *testing.T) {
 	require.Equal(t, ExitNoSuccess, s.run("doctor", file))
 	require.Regexp(t, `fail +machine gpu1 +refuses the key`, s.out.String())
 	require.Equal(t, ExitBadInput, s.run("doctor", "/nonexistent.yml"))
+}
+
+func TestServeTellsTheProcessOfTheHost(t *testing.T) {
+	s := newStage(t)
+	require.Equal(t, ExitDone, s.run("serve", "--pid"))
+	require.Equal(t, "4711\n", s.out.String())
+	s.die()
+	require.Equal(t, ExitUnreachable, s.run("serve", "--pid"))
+	require.Empty(t, s.out.String())
 }

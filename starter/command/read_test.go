@@ -179,12 +179,23 @@ func TestAnExperimentIsNamedByAPrefixThatOnlyItHas(t *testing.T) {
 	s.accepted("k3v9x2ab")
 	s.accepted("k3zzzzzz")
 	require.Equal(t, ExitDone, s.run("show", "K3V"))
+	require.Equal(t, ExitBadInput, s.run("show", "demo"))
+	require.Contains(t, s.err.String(), `2 experiments are called "demo": k3v9x2ab, k3zzzzzz`)
 	require.Equal(t, ExitBadInput, s.run("show", "k3"))
 	golden(t, "prefix-of-two.txt", s.err.String())
 	require.Equal(t, ExitBadInput, s.run("show", "nope"))
 	golden(t, "no-such-experiment.txt", s.err.String())
 	require.Equal(t, ExitBadInput, s.run("trials"))
 	golden(t, "two-experiments.txt", s.err.String())
+}
+
+func TestAnExperimentIsNamedByTheNameThatOnlyItHas(t *testing.T) {
+	s := newStage(t)
+	s.accepted("k3v9x2ab")
+	require.Equal(t, ExitDone, s.run("show", "demo", "--output", "json"), s.err.String())
+	require.Contains(t, s.out.String(), `"id": "k3v9x2ab"`)
+	require.Equal(t, ExitDone, s.run("pause", "demo"), s.err.String())
+	require.Equal(t, "experiment k3v9x2ab is paused; starter resume k3v9x2ab goes on\n", s.out.String())
 }
 
 func TestReadingWithoutAnyExperimentSaysHowToBegin(t *testing.T) {

@@ -138,7 +138,7 @@ func (w World) submit(ctx context.Context, how following, start progress.Start, 
 	if err := w.send(ctx, start.ID, command); err != nil {
 		return err
 	}
-	start.WebUI = w.page(host, start.ID)
+	start.WebUI, start.Leaving = w.page(host, start.ID), how.detach
 	display := w.display(how.output.format)
 	display.Begin(start)
 	if how.detach {

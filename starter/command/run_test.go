@@ -129,6 +129,8 @@ func TestRunKeepsTheCallersEnvironmentForItselfBeforeItAsks(t *testing.T) {
 	t.Setenv("PLANTED_SECRET", "do-not-tell")
 	s := newStage(t)
 	require.Equal(t, ExitDone, s.run("run", s.example(), "--detach"))
+	require.NotContains(t, s.out.String(), "Ctrl-C")
+	require.Regexp(t, `\n  look    starter show (\w{8})\n  follow  starter resume \w{8}\n  stop    starter stop \w{8}\n$`, s.out.String())
 	file := EnvironmentFile(s.World.Home, s.sent[0].ID[len("accept-"):])
 	info, err := os.Stat(file)
 	require.NoError(t, err)

@@ -19,7 +19,7 @@ It ends by Ctrl-C, TERM or "serve --stop". Trials go on without it; the next hos
 finds them.`
 
 func (w World) serveCommand() *cobra.Command {
-	var stop, detach, unit, background bool
+	var stop, detach, unit, pid, background bool
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Be the host process, or stop it", Long: serveHelp,
 		Example: examples("starter serve", "starter serve --detach", "starter serve --stop"), Args: atMost(0),
@@ -31,6 +31,8 @@ func (w World) serveCommand() *cobra.Command {
 				return w.startHost(cmd.Context())
 			case unit:
 				return w.Engine.Unit(w.Out)
+			case pid:
+				return w.hostPID(cmd.Context())
 			}
 			return w.serve(cmd.Context(), Serving{Background: background, Ready: w.introduce})
 		},
@@ -39,7 +41,8 @@ func (w World) serveCommand() *cobra.Command {
 	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "start a host in the background unless one runs")
 	cmd.Flags().BoolVar(&background, "background", false, "be a host that was started in the background")
 	cmd.Flags().BoolVar(&unit, "print-unit", false, "print a systemd user unit")
-	cmd.MarkFlagsMutuallyExclusive("stop", "detach", "print-unit", "background")
+	cmd.Flags().BoolVar(&pid, "pid", false, "print the process id of the host that runs")
+	cmd.MarkFlagsMutuallyExclusive("stop", "detach", "print-unit", "pid", "background")
 	if err := cmd.Flags().MarkHidden("background"); err != nil {
 		panic(err) // the flag was just defined
 	}
@@ -61,6 +64,15 @@ func (w World) serve(ctx context.Context, how Serving) error {
 func (w World) introduce(host Host) {
 	fmt.Fprintf(w.Out, "host %d serves %s\n  Temporal  %s\n  Web UI    %s\n  log       %s\n",
 		host.PID, w.Home, host.Address, host.WebUI, host.Log)
+}
+
+func (w World) hostPID(ctx context.Context) error {
+	host, err := w.Engine.Find(ctx)
+	if err != nil {
+		return unreachable(err)
+	}
+	_, err = fmt.Fprintln(w.Out, host.PID)
+	return err
 }
 
 func (w World) startHost(ctx context.Context) error {

@@ -2,11 +2,13 @@ package command
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/perennial-ml/perennial/experiment"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/starter/progress"
@@ -66,11 +68,23 @@ type shown struct {
 	Driven  float64         `json:"duration"` // seconds on the clock of maxDuration
 	Created *string         `json:"created"`
 	Ended   *string         `json:"ended"`
+	// What it was started with; the search space is the one in force.
+	SearchSpace json.RawMessage       `json:"searchSpace"`
+	Tuner       experiment.Algorithm  `json:"tuner"`
+	Assessor    *experiment.Algorithm `json:"assessor"`
+	Platforms   []shownPlatform       `json:"platforms"`
 	// Recovered is what was learned since the record came from a backup; missing where it
 	// did not.
 	Recovered *trial.Recovered `json:"recovered,omitempty"`
 	// Temporal's strings but workflowId are empty while no host is running.
 	Temporal temporalView `json:"temporal"`
+}
+
+// shownPlatform is where trials run, and what.
+type shownPlatform struct {
+	Platform      string `json:"platform"`
+	Command       string `json:"command"`
+	CodeDirectory string `json:"codeDirectory"`
 }
 
 type limits struct {
@@ -109,12 +123,37 @@ func (r reader) show(ctx context.Context, as format, e record.Experiment) error 
 	if err != nil {
 		return err
 	}
+	var config experiment.Experiment
+	if err := json.Unmarshal(e.Config, &config); err != nil {
+		return err
+	}
 	view := shown{ID: e.ID, Name: e.Name, Status: e.Status, Reason: e.Reason, Paused: e.Paused,
 		Limits: limits{e.Concurrency, unlessZero(e.MaxTrials), unlessZero(int(e.MaxDuration / time.Second))},
 		Trials: progress.Counts(e.Counts), Best: best, Driven: e.Driven.Seconds(),
 		Created: progress.Stamp(e.Created), Ended: progress.Stamp(e.Ended), Recovered: recovered,
+		SearchSpace: e.SearchSpace, Tuner: config.Tuner, Assessor: config.Assessor, Platforms: platformsShown(config),
 		Temporal: temporalView{host.Address, host.Namespace, workflowID(e.ID), r.page(host, e.ID), host.TokenFile}}
 	return r.print(as, view, func() [][]string { return r.showRows(view, e) })
+}
+
+func platformsShown(config experiment.Experiment) []shownPlatform {
+	list := make([]shownPlatform, 0, len(config.Platforms))
+	for _, p := range config.Platforms {
+		list = append(list, shownPlatform{p.Name, p.Command, p.CodeDirectory})
+	}
+	return list
+}
+
+// setUp are the rows of what an experiment runs.
+func setUp(view shown) [][]string {
+	rows := [][]string{{"tuner", view.Tuner.String()}}
+	if view.Assessor != nil {
+		rows = append(rows, []string{"assessor", view.Assessor.String()})
+	}
+	for _, p := range view.Platforms {
+		rows = append(rows, []string{"command", p.Command + ", on " + p.Platform}, []string{"in", p.CodeDirectory})
+	}
+	return rows
 }
 
 func (r reader) best(ctx context.Context, e record.Experiment) (*bestTrial, error) {
@@ -140,7 +179,8 @@ func (w World) showRows(view shown, e record.Experiment) [][]string {
 	rows := [][]string{{"experiment", strings.TrimSpace(e.ID + " " + e.Name)}, {"status", standing(e) + explained(e.Reason)}}
 	rows = append(rows, []string{"trials", tally(view.Trials)})
 	rows = append(rows, []string{"limits", fmt.Sprintf("%d at a time, %s trials, %s", e.Concurrency, limit(e.MaxTrials), durationLimit(e.MaxDuration))})
-	rows = append(rows, []string{"running for", progress.Span(e.Driven)})
+	rows = append(rows, setUp(view)...)
+	rows = append(rows, []string{"ran for", progress.Span(e.Driven)})
 	rows = append(rows, recoveredRows(view.Recovered)...)
 	if view.Best != nil {
 		rows = append(rows, []string{"best", bestWords(*view.Best)}, []string{"", string(view.Best.Parameters)})

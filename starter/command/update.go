@@ -16,6 +16,7 @@ import (
 // change is one thing that can be updated while an experiment runs.
 type change struct {
 	use, short, long string
+	nni              string // what nnictl calls it
 	command          string // of trial.Command
 	examples         []string
 	parse            func(World, string) (json.RawMessage, error)
@@ -24,7 +25,7 @@ type change struct {
 func (w World) updateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "update", Short: "Change an experiment's limits or search space",
-		Long: "update changes an experiment that is running, paused, stopped or done. Raising a\nlimit above what was reached goes on from DONE.",
+		Long: "update changes an experiment that is running, paused, stopped or done. Raising a\nlimit above what was reached goes on from DONE.\n\nnnictl's spelling does the same: update trialnum k3v9x2ab --value 100.",
 		Example: examples("starter update concurrency k3v9x2ab 8", "starter update max-trials 100",
 			"starter update max-duration k3v9x2ab 12h", "starter update search-space k3v9x2ab space.json"),
 		Args: between(0, 0),
@@ -39,38 +40,60 @@ func (w World) updateCommand() *cobra.Command {
 func changes() []change {
 	return []change{
 		{"concurrency [EXPERIMENT] N", "How many trials run at a time",
-			"Lowering it ends nothing: it counts as trials end.",
+			"Lowering it ends nothing: it counts as trials end.", "",
 			trial.SetConcurrency, []string{"starter update concurrency k3v9x2ab 8"}, atLeastOne},
 		{"max-trials [EXPERIMENT] N", "How many trials the experiment runs in all",
-			"Failed trials count. Raising it goes on from DONE.",
+			"Failed trials count. Raising it goes on from DONE.", "trialnum",
 			trial.SetMaxTrials, []string{"starter update max-trials k3v9x2ab 100"}, atLeastOne},
 		{"max-duration [EXPERIMENT] DURATION", "How long the experiment runs in all",
-			"DURATION is a number with s, m, h or d, or seconds; 0 is no limit. The time counts\nwhile the experiment runs and is not paused.",
+			"DURATION is a number with s, m, h or d, or seconds; 0 is no limit. The time counts\nwhile the experiment runs and is not paused.", "duration",
 			trial.SetMaxDuration, []string{"starter update max-duration k3v9x2ab 12h"}, duration},
 		{"search-space [EXPERIMENT] FILE", "The space that new trials are drawn from",
-			"FILE is a search space as experiment.yml names it. Trials that were drawn stay.",
+			"FILE is a search space as experiment.yml names it. Trials that were drawn stay.", "searchspace",
 			trial.SetSearchSpace, []string{"starter update search-space k3v9x2ab space.json"}, spaceFile},
 	}
 }
 
 func (w World) changeCommand(c change) *cobra.Command {
-	return &cobra.Command{
-		Use: c.use, Short: c.short, Long: c.short + ".\n" + c.long, Example: examples(c.examples...), Args: between(1, 2),
+	var flagged string
+	cmd := &cobra.Command{
+		Use: c.use, Short: c.short, Long: c.short + ".\n" + c.long, Example: examples(c.examples...),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name, word := last(args)
-			value, err := c.parse(w, word)
-			if err != nil {
+			if flagged != "" {
+				args = append(args, flagged)
+			}
+			if err := between(1, 2)(cmd, args); err != nil {
 				return err
 			}
-			command := newCommand(c.command, value)
-			if c.command == trial.SetSearchSpace {
-				if name, err = w.checkSpace(cmd.Context(), name, value); err != nil {
-					return err
-				}
-			}
-			return w.update(cmd.Context(), name, command, cmd.Name()+" set to "+word)
+			return w.change(cmd.Context(), c, cmd.Name(), args)
 		},
 	}
+	if c.nni != "" {
+		cmd.Aliases = []string{c.nni}
+	}
+	name, short := "value", "v"
+	if c.command == trial.SetSearchSpace {
+		name, short = "filename", "f"
+	}
+	cmd.Flags().StringVarP(&flagged, name, short, "", "as nnictl takes it")
+	if err := cmd.Flags().MarkHidden(name); err != nil {
+		panic(err) // the flag was just defined
+	}
+	return cmd
+}
+
+func (w World) change(ctx context.Context, c change, called string, args []string) error {
+	name, word := last(args)
+	value, err := c.parse(w, word)
+	if err != nil {
+		return err
+	}
+	if c.command == trial.SetSearchSpace {
+		if name, err = w.checkSpace(ctx, name, value); err != nil {
+			return err
+		}
+	}
+	return w.update(ctx, name, newCommand(c.command, value), called+" set to "+word)
 }
 
 func (w World) update(ctx context.Context, name string, command trial.Command, done string) error {

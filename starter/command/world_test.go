@@ -89,6 +89,7 @@ type engine struct {
 	after    func(trial.Command)
 	sent     []trial.Command
 	ended    []workflows.Ending
+	ending   func() error // what End returns
 	opened   *record.Store
 }
 
@@ -227,6 +228,9 @@ func (e *engine) Send(ctx context.Context, id string, command trial.Command) (in
 
 func (e *engine) End(_ context.Context, _ string, _ int, ending workflows.Ending) error {
 	e.ended = append(e.ended, ending)
+	if e.ending != nil {
+		return e.ending()
+	}
 	return nil
 }
 

@@ -62,11 +62,14 @@ func greeting(start Start) string {
 	}
 	fmt.Fprintln(&text, title)
 	if start.WebUI != "" {
-		fmt.Fprintln(&text, "  Temporal Web UI  "+start.WebUI)
+		fmt.Fprintln(&text, "  Web UI  "+start.WebUI)
 	}
-	fmt.Fprintf(&text, "  detach           Ctrl-C; the experiment goes on\n")
-	fmt.Fprintf(&text, "  resume           starter resume %s\n", start.ID)
-	fmt.Fprintf(&text, "  stop             starter stop %s\n", start.ID)
+	if start.Leaving {
+		return text.String() + waysOn(start.ID)
+	}
+	fmt.Fprintf(&text, "  detach  Ctrl-C; the experiment goes on\n")
+	fmt.Fprintf(&text, "  resume  starter resume %s\n", start.ID)
+	fmt.Fprintf(&text, "  stop    starter stop %s\n", start.ID)
 	return text.String()
 }
 
@@ -120,5 +123,10 @@ func farewell(e record.Experiment) string {
 }
 
 func parting(id string) string {
-	return fmt.Sprintf("detached; experiment %s goes on\n  look    starter show %s\n  follow  starter resume %s\n  stop    starter stop %s\n", id, id, id, id)
+	return fmt.Sprintf("detached; experiment %s goes on\n", id) + waysOn(id)
+}
+
+// waysOn are what can be done about an experiment that nobody follows.
+func waysOn(id string) string {
+	return fmt.Sprintf("  look    starter show %s\n  follow  starter resume %s\n  stop    starter stop %s\n", id, id, id)
 }

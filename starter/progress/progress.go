@@ -16,6 +16,7 @@ type Start struct {
 	Name    string
 	WebUI   string // the experiment's page, empty if there is none
 	Resumed bool   // false: the experiment is new
+	Leaving bool   // nobody is going to follow it now
 }
 
 // Snapshot is how an experiment stands at one moment.

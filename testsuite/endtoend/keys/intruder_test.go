@@ -58,7 +58,7 @@ const (
 // tryEverything maps what was tried to how it ended.
 func (at target) tryEverything() map[string]string {
 	tried := map[string]string{"dial": at.dial()}
-	for _, path := range []string{"/", "/namespaces", "/api/v1/namespaces", "/codec/decode", "/healthz", "/?token=guess"} {
+	for _, path := range []string{"/", "/namespaces", "/api/v1/namespaces", "/codec/decode", "/healthz", "/?t=guess"} {
 		tried["GET "+path] = at.ask(http.MethodGet, path)
 	}
 	tried["POST /codec/decode"] = at.ask(http.MethodPost, "/codec/decode")

@@ -111,7 +111,7 @@ const head, tail = 15, 7
 func terminal(prompt, printed string) string {
 	var lines []string
 	for line := range strings.Lines(printed) {
-		shown, _, _ := strings.Cut(strings.TrimRight(line, "\n"), "?token=")
+		shown, _, _ := strings.Cut(strings.TrimRight(line, "\n"), "?t=")
 		lines = append(lines, html.EscapeString(shown))
 	}
 	if len(lines) > head+tail {
