@@ -15,17 +15,10 @@ import (
 	"github.com/perennial-ml/perennial/activities/poller"
 	"github.com/perennial-ml/perennial/assessors"
 	"github.com/perennial-ml/perennial/experiment"
-	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/perennial-ml/perennial/tuners"
 )
-
-// Platform is a training platform together with the poller that observes it.
-type Platform struct {
-	platforms.Platform
-	Poller *poller.Poller
-}
 
 // Signaler takes a decision to a trial's workflow. It returns nil where there is
 // no such workflow any more: the sweeper repeats what was missed.
@@ -37,17 +30,14 @@ type Signaler interface {
 // activities; workflows name them through a nil *Activities.
 type Activities struct {
 	Record      *record.Store
-	Platforms   map[string]Platform // by name
+	Sections    *poller.Sections // of the same record; whoever made them stops them
 	Tuners      func(tuners.Spec) (tuners.Tuner, error)
 	Assessors   func(assessors.Spec) (assessors.Assessor, error)
 	Signaler    Signaler
 	Environment func(experiment string) string // the caller's environment file, "" if none
-	// Secrets replaces the references in a platform's section by what they refer
-	// to. What it returns goes to the platform and nowhere else; nil: there are none.
-	Secrets func(experiment string, options json.RawMessage) (json.RawMessage, error)
-	Queue   func(platform string) string // the task queue of a platform's activities
-	Logger  *slog.Logger
-	Resumed func() // somebody said resume: what got lost is looked for at once; may be nil
+	Queue       func(platform string) string   // the task queue of a platform's activities
+	Logger      *slog.Logger
+	Resumed     func() // somebody said resume: what got lost is looked for at once; may be nil
 	// StateDirectory is this host's, below which trials of platform local live.
 	StateDirectory string
 	// Searchable tells whether the Temporal server knows our search attributes;
@@ -87,10 +77,7 @@ func placement(config experiment.Experiment, sequence int) experiment.Platform {
 	return config.Platforms[sequence%len(config.Platforms)]
 }
 
-func (a *Activities) platform(name string) (Platform, error) {
-	platform, ok := a.Platforms[name]
-	if !ok {
-		return Platform{}, platforms.Errorf(platforms.Invalid, "submit", "platform %q is not in this build", name)
-	}
-	return platform, nil
+// section is the opened section of the platform that an attempt runs on.
+func (a *Activities) section(ctx context.Context, key trial.Key) (*poller.Section, error) {
+	return a.Sections.Of(ctx, key.Experiment, key.Sequence)
 }

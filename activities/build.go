@@ -103,7 +103,9 @@ func (a *Activities) home(config experiment.Experiment, id string) string {
 // as in NNI; empty where there is no directory that all can reach for sure.
 func (a *Activities) checkpoints(config experiment.Experiment, id string) string {
 	home := a.home(config, id)
-	elsewhere := slices.ContainsFunc(config.Platforms, func(p experiment.Platform) bool { return p.Name != "local" })
+	elsewhere := slices.ContainsFunc(config.Platforms, func(p experiment.Platform) bool {
+		return !a.Sections.Registry()[p.Name].Traits.RunsHere
+	})
 	if home == "" || elsewhere {
 		return ""
 	}

@@ -71,18 +71,16 @@ func newFixtureWith(t *testing.T, change func(*experiment.Experiment)) *fixture 
 // activities are those of a process that has just begun.
 func (f *fixture) activities() *activities.Activities {
 	logger := slog.New(slog.DiscardHandler)
-	observed := poller.New(f.platform, f.Store, logger)
-	observing, stop := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- observed.Run(observing) }()
+	sections := poller.Observe(poller.Options{
+		Registry: platforms.Registry{"scripted": f.platform.kind("scripted"), "local": f.platform.kind("local")},
+		Sections: activities.SectionsOf(f.Store, activities.Secrets{}), Record: f.Store, Logger: logger,
+	})
 	f.Cleanup(func() {
-		stop()
-		<-done
+		sections.Stop()
 		f.Store.Close()
 	})
-	served := activities.Platform{Platform: f.platform, Poller: observed}
 	return &activities.Activities{
-		Record: f.Store, Platforms: map[string]activities.Platform{"scripted": served, "local": served}, StateDirectory: "/state",
+		Record: f.Store, Sections: sections, StateDirectory: "/state",
 		Tuners: f.build, Assessors: assessors.New, Signaler: f, Logger: logger,
 		Environment: func(string) string { return "" }, Queue: func(name string) string { return name },
 	}
@@ -210,9 +208,14 @@ type scripted struct {
 	listed     []platforms.Handle
 }
 
-func (s *scripted) Traits() platforms.Traits {
-	return platforms.Traits{Name: "scripted", PollInterval: 2 * time.Millisecond, Losable: 1}
+func (s *scripted) kind(name string) platforms.Kind {
+	return platforms.Kind{
+		Traits: platforms.Traits{Name: name, RunsHere: name == "local", KeepsIntent: true, PollInterval: 2 * time.Millisecond, Losable: 1},
+		Open:   func(platforms.Section) platforms.Platform { return s },
+	}
 }
+
+func (s *scripted) Close() error { return nil }
 
 func (s *scripted) Prepare(context.Context, platforms.Bundle) (platforms.Workspace, error) {
 	return platforms.Workspace{Directory: "/"}, nil
@@ -260,12 +263,12 @@ func (s *scripted) Cancel(_ context.Context, _ platforms.Handle, intent trial.In
 	return s.stuck
 }
 
-func (s *scripted) Poll(_ context.Context, handles []platforms.Handle) ([]platforms.Report, error) {
+func (s *scripted) Poll(_ context.Context, questions []platforms.Question) ([]platforms.Report, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make([]platforms.Report, len(handles))
-	for i, handle := range handles {
-		all[i] = s.reports[handle.Key]
+	all := make([]platforms.Report, len(questions))
+	for i, asked := range questions {
+		all[i] = s.reports[asked.Handle.Key]
 		if all[i].Phase == "" {
 			all[i].Phase = platforms.Running
 		}
@@ -273,7 +276,7 @@ func (s *scripted) Poll(_ context.Context, handles []platforms.Handle) ([]platfo
 	return all, nil
 }
 
-func (s *scripted) List(context.Context, string) ([]platforms.Handle, error) {
+func (s *scripted) List(context.Context) ([]platforms.Handle, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.listed, nil

@@ -12,6 +12,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
+	"github.com/perennial-ml/perennial/activities/poller"
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
@@ -45,11 +46,11 @@ func (a *Activities) TakeIn(ctx context.Context, request TakeInRequest) (unread 
 	if err != nil {
 		return 0, err
 	}
-	platform, err := a.platform(config.Platforms[request.Index].Name)
+	section, err := a.Sections.Of(ctx, row.ID, request.Index)
 	if err != nil {
 		return 0, temporalError(err)
 	}
-	found, err := a.find(ctx, row, platform)
+	found, err := a.find(ctx, row, section, func(n int) bool { return n%len(config.Platforms) == request.Index })
 	if err != nil {
 		return 0, temporalError(err)
 	}
@@ -76,13 +77,12 @@ func (a *Activities) explainUnread(ctx context.Context, row record.Experiment, f
 	return errors.Join(errors.New(text), a.Record.SetReason(ctx, row.ID, trial.Reason{Code: reasonForgotten, Text: text}))
 }
 
-// find looks at every run on a platform that the record does not know.
-func (a *Activities) find(ctx context.Context, row record.Experiment, platform Platform) (record.Found, error) {
-	name := platform.Traits().Name
-	found := record.Found{Platform: name, Ended: map[trial.Key]trial.Reason{}, Why: trial.Reason{
+// find looks at every run of a section that the record does not know.
+func (a *Activities) find(ctx context.Context, row record.Experiment, section *poller.Section, ours func(sequence int) bool) (record.Found, error) {
+	found := record.Found{Platform: section.Traits.Name, Ended: map[trial.Key]trial.Reason{}, Why: trial.Reason{
 		Code: submitReason + string(platforms.Transient), Text: "the record came from a backup and looks for its run again",
 	}}
-	handles, err := platform.List(ctx, row.ID)
+	handles, err := section.List(ctx)
 	if err != nil {
 		return found, err
 	}
@@ -96,16 +96,16 @@ func (a *Activities) find(ctx context.Context, row record.Experiment, platform P
 	asked := map[int]bool{}
 	for _, handle := range handles {
 		trial := known[handle.Key.Sequence]
-		if trial.Settled || trial.Attempts > 0 || asked[handle.Key.Sequence] {
+		if trial.Settled || trial.Attempts > 0 || asked[handle.Key.Sequence] || !ours(handle.Key.Sequence) {
 			continue // a trial that has begun finds its further attempts by their numbers
 		}
-		taken, err := a.look(ctx, platform, handle, trial, &found)
+		taken, err := a.look(ctx, section, handle, trial, &found)
 		if err != nil {
 			return found, err
 		}
 		asked[handle.Key.Sequence] = taken
 		if taken && row.Status != record.Running {
-			err = cancelInTime(ctx, platform, handle, platformIntent)
+			err = cancelInTime(ctx, section, handle, platformIntent)
 		}
 		if err != nil {
 			return found, err
@@ -119,7 +119,7 @@ var platformIntent = trial.Intent{Cause: trial.CauseSuperseded}
 
 // look notes what is to be done about a run. It tells whether the run's trial is known
 // from now on.
-func (a *Activities) look(ctx context.Context, platform Platform, handle platforms.Handle, known record.Known, found *record.Found) (taken bool, err error) {
+func (a *Activities) look(ctx context.Context, platform *poller.Section, handle platforms.Handle, known record.Known, found *record.Found) (taken bool, err error) {
 	asked, err := askedOf(ctx, platform, handle)
 	n := handle.Key.Sequence
 	switch {
@@ -148,7 +148,7 @@ func (a *Activities) look(ctx context.Context, platform Platform, handle platfor
 func named(handle platforms.Handle) string {
 	key := handle.Key
 	text := fmt.Sprintf("attempt %d of trial %d (%s) on %s", key.Attempt, key.Sequence, key.TrialID(), handle.Platform)
-	if host := handle.Host(); host != "" {
+	if host := handle.Host; host != "" {
 		text += " at " + host
 	}
 	return text
@@ -156,14 +156,14 @@ func named(handle platforms.Handle) string {
 
 // askedOf is what a run's trial was asked with, byte for byte, as its parameter.cfg
 // tells; platforms.NotFound where that is gone or is none.
-func askedOf(ctx context.Context, platform Platform, handle platforms.Handle) (asked trial.Asked, err error) {
+func askedOf(ctx context.Context, platform *poller.Section, handle platforms.Handle) (asked trial.Asked, err error) {
 	tells, can := platform.Platform.(platforms.WithLogs)
 	if !can {
 		return asked, platforms.Errorf(platforms.NotFound, "take in", "platform %s cannot tell", handle.Platform)
 	}
 	ctx, cancel := context.WithTimeout(ctx, PlatformTimeout)
 	defer cancel()
-	stream, err := tells.Logs(ctx, handle, trial.ParameterFile)
+	stream, err := tells.Logs(ctx, handle, platforms.Log{Stream: trial.ParameterFile})
 	if err != nil {
 		return asked, err
 	}
@@ -198,12 +198,14 @@ func (a *Activities) endStranger(ctx context.Context, key trial.Key, cause error
 	if _, err := a.Record.Experiment(ctx, key.Experiment); !errors.Is(cause, record.ErrNotFound) || !errors.Is(err, record.ErrNotFound) {
 		return nil
 	}
-	for name, platform := range a.Platforms {
-		if a.Queue(name) != activity.GetInfo(ctx).TaskQueue {
+	for name := range a.Sections.Registry() {
+		if a.Queue(name) != activity.GetInfo(ctx).TaskQueue || !a.Sections.Serves(name) {
 			continue
 		}
+		stranger := a.Sections.Stranger(name, key.Experiment)
 		handle := platforms.Handle{Platform: name, Key: key}
-		if err := cancelInTime(ctx, platform, handle, platformIntent); err != nil {
+		err := errors.Join(cancelInTime(ctx, stranger, handle, platformIntent), stranger.Close())
+		if err != nil {
 			return temporalError(err)
 		}
 		a.Logger.Warn("ended a run of an experiment that is not in the record: it was made after the backup that the record came from",

@@ -117,10 +117,14 @@ func (a *Activities) DeclareLost(ctx context.Context, key trial.Key) error {
 		Outcome: record.OutcomeFault, Decision: "too-late",
 		Reason: trial.Reason{Code: "declared-lost", Text: "declared lost by its user"},
 	})
-	if platform, served := a.Platforms[attempt.Platform]; served && err == nil {
-		return a.seeOff(ctx, platform, key)
+	if err != nil || !a.Sections.Serves(attempt.Platform) {
+		return err
 	}
-	return err
+	platform, err := a.section(ctx, key)
+	if err != nil {
+		return err
+	}
+	return a.seeOff(ctx, platform, key)
 }
 
 // unanswered tells whether the platform did not say what became of a Submit: the
@@ -145,6 +149,12 @@ func (a *Activities) judge(ctx context.Context, attempt record.Attempt) (verdict
 		return byItself(*attempt.Exit), nil
 	}
 	decision, decided, err := a.Record.DecisionOn(ctx, attempt.Key)
+	if err == nil && !decided && !a.traits(attempt).KeepsIntent {
+		// Then what the record says now stands for what the run was ended by.
+		var intent trial.Intent
+		intent, decided, err = a.intent(ctx, attempt.Key)
+		decision.Decision.Cause = intent.Cause
+	}
 	if err != nil {
 		return verdict{}, err
 	}
@@ -181,6 +191,10 @@ func (a *Activities) stopped(ctx context.Context, attempt record.Attempt) (verdi
 	v := verdictOf(trial.CauseStop, trial.Reason{})
 	v.decision = record.CarriedOut
 	return v, err
+}
+
+func (a *Activities) traits(attempt record.Attempt) platforms.Traits {
+	return a.Sections.Registry()[attempt.Platform].Traits
 }
 
 // verdictOf is the verdict on an attempt that ended because somebody wanted it to.

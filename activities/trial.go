@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perennial-ml/perennial/activities/poller"
 	"github.com/perennial-ml/perennial/experiment"
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/record"
@@ -31,13 +32,11 @@ func (a *Activities) PrepareCodeDir(ctx context.Context, id string, index int) e
 }
 
 func (a *Activities) prepare(ctx context.Context, id string, config experiment.Platform, index int) error {
-	platform, err := a.platform(config.Name)
+	section, err := a.Sections.Of(ctx, id, index)
 	if err != nil {
 		return err
 	}
-	workspace, err := platform.Prepare(ctx, platforms.Bundle{
-		Experiment: id, CodeDirectory: config.CodeDirectory, Snapshot: config.Snapshot,
-	})
+	workspace, err := section.Prepare(ctx, platforms.Bundle{CodeDirectory: config.CodeDirectory, Snapshot: config.Snapshot})
 	if err != nil {
 		reason := trial.Reason{Code: "prepare-" + string(platforms.CodeOf(err)), Text: err.Error()}
 		return temporalError(errors.Join(err, a.Record.SetReason(ctx, id, reason)))
@@ -107,11 +106,10 @@ func (a *Activities) settled(ctx context.Context, id string, sequence int) (Begu
 // A job that the platform calls invalid fails its trial; one that shall end is
 // not started any more.
 func (a *Activities) RunAttempt(ctx context.Context, key trial.Key) error {
-	attempt, err := a.Record.Attempt(ctx, key)
-	if err != nil {
+	if _, err := a.Record.Attempt(ctx, key); err != nil {
 		return cmp.Or(a.endStranger(ctx, key, err), forgotten(err))
 	}
-	platform, err := a.platform(attempt.Platform)
+	platform, err := a.section(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -123,7 +121,7 @@ func (a *Activities) RunAttempt(ctx context.Context, key trial.Key) error {
 		if err != nil || over {
 			return err
 		}
-		attempt, err := platform.Poller.Watch(ctx, key)
+		attempt, err := platform.Watch(ctx, key)
 		if err != nil || platforms.Phase(attempt.Phase) != platforms.Lost {
 			return err
 		}
@@ -137,14 +135,10 @@ func (a *Activities) RunAttempt(ctx context.Context, key trial.Key) error {
 // seeOff has an attempt observed that is over for its trial until there is nothing
 // of it: a Submit may have been accepted whose answer was lost. Until then the
 // sweeper ends what there is.
-func (a *Activities) seeOff(ctx context.Context, platform Platform, key trial.Key) error {
+func (a *Activities) seeOff(ctx context.Context, platform *poller.Section, key trial.Key) error {
 	attempt, err := a.Record.Attempt(ctx, key)
-	if err != nil || attempt.Drained {
-		return err
-	}
-	handle, err := HandleOf(attempt)
-	if err == nil {
-		platform.Poller.Add(handle)
+	if err == nil && !attempt.Drained {
+		platform.Adopt(attempt)
 	}
 	return err
 }
@@ -181,7 +175,7 @@ func (a *Activities) endGivenUp(ctx context.Context, key trial.Key) (givenUp boo
 	if err != nil || attempt.Outcome == "" {
 		return false, err
 	}
-	platform, err := a.platform(attempt.Platform)
+	platform, err := a.section(ctx, key)
 	if err != nil {
 		return true, err
 	}
@@ -248,11 +242,11 @@ func (a *Activities) mayHaveBegun(ctx context.Context, key trial.Key, denied boo
 	if denied && attempt.Reason.Code == submitReason+string(platforms.Exhausted) {
 		return false, nil
 	}
-	platform, err := a.platform(attempt.Platform)
+	platform, err := a.section(ctx, key)
 	if err != nil {
 		return true, err
 	}
-	known, err := platform.List(ctx, key.Experiment)
+	known, err := platform.List(ctx)
 	return slices.ContainsFunc(known, func(h platforms.Handle) bool { return h.Key == key }), err
 }
 
@@ -320,7 +314,7 @@ func (a *Activities) launch(ctx context.Context, key trial.Key) error {
 	if err != nil {
 		return errors.Join(err, a.Record.SubmitFailed(ctx, key, trial.Reason{Code: "preparing", Text: err.Error()}))
 	}
-	platform, err := a.platform(placement(config, key.Sequence).Name)
+	platform, err := a.section(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -334,7 +328,7 @@ func (a *Activities) launch(ctx context.Context, key trial.Key) error {
 
 // submitInTime bounds the platform's work alone: that it took too long is a reason
 // to wait, which is still to be written down.
-func submitInTime(ctx context.Context, platform Platform, job platforms.Job) (platforms.Handle, error) {
+func submitInTime(ctx context.Context, platform platforms.Platform, job platforms.Job) (platforms.Handle, error) {
 	ctx, cancel := context.WithTimeout(ctx, PlatformTimeout)
 	defer cancel()
 	return platform.Submit(ctx, job)
@@ -359,24 +353,13 @@ func (a *Activities) job(ctx context.Context, row record.Experiment, config expe
 		return platforms.Job{}, err
 	}
 	place := placement(config, key.Sequence)
-	options, err := a.resolved(key.Experiment, place.Options)
-	if err != nil {
-		return platforms.Job{}, err
-	}
 	return platforms.Job{
 		Key: key, Workspace: workspace, Command: place.Command,
 		Parameter: parameterFile(asked), Parameters: asked.Parameters,
 		Directory: directory(config, key.Experiment), EnvironmentFile: a.Environment(key.Experiment),
 		MaxDuration: config.MaxTrialTime.Duration(), Grace: place.Grace.Duration(),
-		LogLimit: place.LogLimit, TrialModule: trial.Module(config.TrialModule), GPUs: place.GPUs, Storage: place.Storage, Options: options,
+		LogLimit: place.LogLimit, TrialModule: trial.Module(config.TrialModule), GPUs: place.GPUs, Storage: place.Storage,
 	}, nil
-}
-
-func (a *Activities) resolved(experiment string, options json.RawMessage) (json.RawMessage, error) {
-	if a.Secrets == nil {
-		return options, nil
-	}
-	return a.Secrets(experiment, options)
 }
 
 func workspaceOf(row record.Experiment, index int) (platforms.Workspace, error) {
@@ -403,7 +386,7 @@ func parameterFile(row record.Trial) []byte {
 }
 
 // endLeftovers ends what an attempt that was lost or given up may have left running.
-func (a *Activities) endLeftovers(ctx context.Context, platform Platform, attempt record.Attempt) error {
+func (a *Activities) endLeftovers(ctx context.Context, platform platforms.Platform, attempt record.Attempt) error {
 	handle, err := HandleOf(attempt)
 	if err != nil {
 		return err
@@ -424,7 +407,7 @@ func (a *Activities) CancelTrial(ctx context.Context, key trial.Key) error {
 	if err != nil || !wanted {
 		return err
 	}
-	platform, err := a.platform(attempt.Platform)
+	platform, err := a.section(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -443,7 +426,7 @@ func (a *Activities) CancelTrial(ctx context.Context, key trial.Key) error {
 	return a.keep(ctx, handle)
 }
 
-func cancelInTime(ctx context.Context, platform Platform, handle platforms.Handle, intent trial.Intent) error {
+func cancelInTime(ctx context.Context, platform platforms.Platform, handle platforms.Handle, intent trial.Intent) error {
 	ctx, cancel := context.WithTimeout(ctx, PlatformTimeout)
 	defer cancel()
 	return platform.Cancel(ctx, handle, intent)

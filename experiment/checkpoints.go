@@ -7,7 +7,7 @@ import (
 )
 
 // checkpoints finds trials that shall go on from each other's checkpoints without a
-// directory that all of them can reach. Trials of platform local have one.
+// directory that all of them can reach. Trials that run here have one.
 func (r *reader) checkpoints(top *values, e Experiment) {
 	var given struct {
 		Directory   string `json:"all_checkpoint_dir"`
@@ -17,7 +17,7 @@ func (r *reader) checkpoints(top *values, e Experiment) {
 		return // a fault already
 	}
 	wanted := e.Tuner.Name == "PBT" || e.Tuner.Name == "ASHA" && given.Checkpoints
-	elsewhere := slices.IndexFunc(e.Platforms, func(p Platform) bool { return p.Name != "" && p.Name != "local" })
+	elsewhere := slices.IndexFunc(e.Platforms, func(p Platform) bool { return p.Name != "" && r.build.elsewhere(p) })
 	if !wanted || given.Directory != "" || elsewhere < 0 {
 		return
 	}

@@ -43,7 +43,13 @@ type Build struct {
 	// is worth a warning, such as a command or code that is not there. Nil checks
 	// nothing.
 	CheckTrial func(p Platform) (faults, warnings []OptionFault)
+	// RunsHere tells whether a platform's trials run on this very machine. Nil: none
+	// does.
+	RunsHere func(platform string) bool
 }
+
+// elsewhere tells whether a platform's trials may run on another machine.
+func (b Build) elsewhere(p Platform) bool { return b.RunsHere == nil || !b.RunsHere(p.Name) }
 
 // Loaded is an experiment file that is right.
 type Loaded struct {

@@ -7,23 +7,30 @@ import (
 
 const sshPort = 22
 
-// Host returns the machine that has the run as people write it, such as
-// "ada@gpu1:2222"; empty where the platform names none. A platform that chooses
-// among machines names the chosen one in Data: "host" and, where they are not the
-// usual ones, "user" and "port".
-func (h Handle) Host() string {
+// HostName writes a machine that is reached by SSH as people do; user and port may
+// be empty.
+func HostName(user, host string, port int) string {
+	if user != "" {
+		host = user + "@" + host
+	}
+	if port != 0 && port != sshPort {
+		host = fmt.Sprintf("%s:%d", host, port)
+	}
+	return host
+}
+
+// UnmarshalJSON reads a Handle, also of the time when Host was in Data only.
+func (h *Handle) UnmarshalJSON(text []byte) error {
+	type plain Handle
+	if err := json.Unmarshal(text, (*plain)(h)); err != nil {
+		return err
+	}
 	var at struct {
 		Host, User string
 		Port       int
 	}
-	if json.Unmarshal(h.Data, &at) != nil || at.Host == "" {
-		return ""
+	if h.Host == "" && json.Unmarshal(h.Data, &at) == nil && at.Host != "" {
+		h.Host = HostName(at.User, at.Host, at.Port)
 	}
-	if at.User != "" {
-		at.Host = at.User + "@" + at.Host
-	}
-	if at.Port != 0 && at.Port != sshPort {
-		at.Host = fmt.Sprintf("%s:%d", at.Host, at.Port)
-	}
-	return at.Host
+	return nil
 }

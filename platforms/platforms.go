@@ -1,12 +1,14 @@
 // Package platforms is the contract between trials and the places they run on.
 // NNI calls such a place a training service.
 //
-// A Platform starts a job, says how it is, brings its metrics, and ends it. Every
-// verb is idempotent by the job's Key, which is ours: a known key yields the
-// existing run, a half-made run is finished, the cancel of a finished or unknown
-// run succeeds, the same cursor gives the same prefix. Nothing is remembered in
-// memory that the Handle does not carry. testsuite/platformtest holds every
-// platform to this.
+// A Kind is a platform as this build has it. It is opened for a Section, one entry
+// of an experiment's trainingService; what comes of that is a Platform. A Platform
+// starts a job, says how it is, brings its metrics, and ends it. Every verb is
+// idempotent by the job's Key, which is ours: a known key yields the existing run, a
+// half-made run is finished, the cancel of a finished or unknown run succeeds, the
+// same cursor gives the same prefix. Nothing is remembered in memory that the Handle
+// does not carry: a Platform may be closed and opened again between any two calls.
+// testsuite/platformtest holds every platform to this.
 package platforms
 
 import (
@@ -20,57 +22,64 @@ import (
 	"github.com/perennial-ml/perennial/trial"
 )
 
-// Platform is one training platform. Methods are safe for concurrent use and
-// return *Error where the platform is at fault; a trial that failed is a Report,
-// never an error.
+// Platform is one section of a training platform, opened. Methods are safe for
+// concurrent use and return *Error where the platform is at fault; a trial that
+// failed is a Report, never an error. What fails because of a Close meanwhile is
+// Transient.
 type Platform interface {
 	// Prepare makes an experiment's code available and returns where it is. The
-	// same bundle gives the same workspace, however often.
+	// same bundle gives the same workspace, however often, also after a CleanUp.
 	Prepare(ctx context.Context, bundle Bundle) (Workspace, error)
 
 	// Submit starts a job, or finds the run that an earlier Submit with the same
 	// key started, even half. It never starts a second one, and never starts
-	// again what has ended. What an earlier attempt of the same trial left
-	// behind is swept first.
+	// again what has ended, nor what was cancelled before it was ever submitted.
+	// What an earlier attempt of the same trial left behind is swept first.
 	Submit(ctx context.Context, job Job) (Handle, error)
-
-	// Poll reports on every handle, in their order. An error is about the
-	// platform as a whole and says nothing about any job.
-	Poll(ctx context.Context, handles []Handle) ([]Report, error)
-
-	// List returns the handles of every run of an experiment that the platform
-	// knows, ended ones too, also those whose Submit's answer was lost.
-	List(ctx context.Context, experiment string) ([]Handle, error)
-
+	// Poll reports on every run that is asked about, in their order. It is the
+	// call that is made all the time, one for all runs of the section: a platform
+	// whose calls are metered answers it with as few as there can be. An error is
+	// about the platform as a whole and says nothing about any job; its After is
+	// obeyed before the next Poll.
+	Poll(ctx context.Context, questions []Question) ([]Report, error)
+	// List returns the handles of every run of the section's experiment that the
+	// platform knows, ended ones too, also those whose Submit's answer was lost,
+	// but for those that were forgotten. It may return those of the experiment's
+	// other sections of the same platform.
+	List(ctx context.Context) ([]Handle, error)
 	// Cancel ends a run: it writes the intent durably, asks politely, then kills
 	// after the job's grace time, whole process tree. It returns when the intent
 	// is durable and the end is under way; Poll tells the end. The first intent
-	// wins. A run that had ended by itself keeps its own end.
+	// wins. A run that had ended by itself keeps its own end. Of a run that was
+	// never submitted it leaves a tombstone: a Submit that comes later starts
+	// nothing, and Poll calls the run Exited with that intent. Where Traits say
+	// that no intent is kept, both are for the record to see to (see
+	// Traits.KeepsIntent).
 	Cancel(ctx context.Context, handle Handle, intent trial.Intent) error
-
 	// Collect returns journal records that follow the cursor, and the cursor
 	// after them. The zero Cursor is the beginning. It may return fewer than
-	// there are; none means there is nothing more at present.
+	// there are; none means there is nothing more at present. It is called for a
+	// run whose Report carries no Journal, or one with More.
 	Collect(ctx context.Context, handle Handle, after Cursor) ([]metrics.Record, Cursor, error)
-
-	// Traits says how the platform behaves, as plain data.
-	Traits() Traits
-
-	// Close releases what the platform holds in this process. Runs go on.
+	// Close releases what the section holds in this process. Runs go on.
 	Close() error
 }
 
-// Bundle is an experiment's code, ready to be prepared.
+// Bundle is the section's code, ready to be prepared.
 type Bundle struct {
-	Experiment    string `json:"experiment"`
 	CodeDirectory string `json:"codeDirectory"` // absolute, on the machine that runs Prepare
 	Snapshot      bool   `json:"snapshot"`      // run from an immutable copy instead of in place
+	// Again is what Prepare returned before the experiment was cleaned up and then
+	// resumed: the same code is to be there again, whatever became of the directory.
+	Again *Workspace `json:"again,omitempty"`
 }
 
-// Workspace is where a platform keeps an experiment's code.
+// Workspace is where a platform keeps an experiment's code. It is on record for
+// ever: a resumed experiment is given the one that it began with.
 type Workspace struct {
-	Directory string `json:"directory"`      // on the platform
-	Hash      string `json:"hash,omitempty"` // content address, empty where code runs in place
+	Directory string          `json:"directory,omitempty"` // on the platform; empty where that is for each run to say
+	Hash      string          `json:"hash,omitempty"`      // content address, empty where code runs in place
+	Data      json.RawMessage `json:"data,omitempty"`      // the platform's own; it reads all older forms
 }
 
 // Job is one attempt at one trial, complete: nothing else is needed to run it.
@@ -94,15 +103,36 @@ type Job struct {
 	// Storage is where the attempt has its code and its output; nil: with all else.
 	Storage     *trial.SharedStorage `json:"storage,omitempty"`
 	TrialModule trial.Module         `json:"trialModule,omitempty"` // when the trial imports our nni; empty: trial.ModuleAuto
-	Options     json.RawMessage      `json:"options,omitempty"`     // the platform's own section
 }
 
-// Handle is all that is kept of a run: with it, any process finds it again.
+// Handle is all that is kept of a run: with it, any process finds it again. One with
+// a Key and nothing else stands for a run whose Submit was never answered.
 type Handle struct {
-	Format   int             `json:"format"` // of Data; the platform reads all older ones
-	Platform string          `json:"platform"`
-	Key      trial.Key       `json:"key"`
-	Data     json.RawMessage `json:"data,omitempty"`
+	Format   int       `json:"format"` // of Data; the platform reads all older ones
+	Platform string    `json:"platform"`
+	Key      trial.Key `json:"key"`
+	// Host is the machine that has the run, as people write it, such as
+	// "ada@gpu1:2222"; empty where there is none, or none yet.
+	Host string `json:"host,omitempty"`
+	// URL is where a person can look at the run, empty if nowhere.
+	URL  string          `json:"url,omitempty"`
+	Data json.RawMessage `json:"data,omitempty"`
+}
+
+// Question asks how a run is, and what it has reported since.
+type Question struct {
+	Handle Handle
+	// After is how far its journal is on record: what Report.Journal follows.
+	After Cursor
+}
+
+// Ask asks about runs, from the beginning of their journals on.
+func Ask(handles ...Handle) []Question {
+	questions := make([]Question, len(handles))
+	for i, handle := range handles {
+		questions[i].Handle = handle
+	}
+	return questions
 }
 
 // Phase is how far a run has come.
@@ -130,36 +160,65 @@ type Report struct {
 	Ended   time.Time     `json:"ended,omitzero"`    // of the command
 	Exit    *trial.Exit   `json:"exit,omitempty"`    // with Exited
 	Intent  *trial.Intent `json:"intent,omitempty"`  // the first one, if it came before the end
-	URL     string        `json:"url,omitempty"`     // where a person can look, empty if nowhere
 	Output  string        `json:"output,omitempty"`  // the attempt's directory where this machine can read it
 	Pending bool          `json:"pending,omitempty"` // Exited, but records are still to be collected
+	// Handle is the run's from now on, where the platform has learned more of it,
+	// such as the machine that was chosen for it; nil: it is as it was.
+	Handle *Handle `json:"handle,omitempty"`
+	// Journal is what came with the report; nil: Collect is to be asked. A platform
+	// whose Collect costs a call, as everywhere that others run, leaves it out of no
+	// report.
+	Journal *Journal `json:"journal,omitempty"`
+}
+
+// Journal is what a run's journal held after Question.After, read after the phase
+// was: with a run that has Exited, is not Pending and has no More, it is the rest.
+type Journal struct {
+	Records []metrics.Record `json:"records,omitempty"`
+	Next    Cursor           `json:"next,omitempty"` // the cursor after them
+	More    bool             `json:"more,omitempty"` // Collect has what comes after Next
 }
 
 // Cursor is a place in a run's journal; opaque, the zero value is its beginning.
 type Cursor string
 
-// Traits are a platform's ways, on which callers decide instead of on its name.
-type Traits struct {
-	Name         string        `json:"name"`
-	NNIPlatform  string        `json:"nniPlatform"`  // NNI_PLATFORM as trials see it
-	HostBound    bool          `json:"hostBound"`    // only workers on this very host can act
-	CopiesCode   bool          `json:"copiesCode"`   // codeDir is copied, so its limits apply
-	PollInterval time.Duration `json:"pollInterval"` // how often Poll may be called
-	Losable      int           `json:"losable"`      // definite observations before a run counts as lost, ≥ 1
-}
-
 // WithLogs is a Platform that can read what a run printed.
 type WithLogs interface {
-	// Logs opens a stream ("stdout", "stderr" or "trial.log") from the start, or
-	// trial.ParameterFile, Job.Parameter as the run was given it: by that a record
-	// that has forgotten the trial knows it again. What does not exist is empty.
-	Logs(ctx context.Context, handle Handle, stream string) (io.ReadCloser, error)
+	// Logs opens what a run printed, or trial.ParameterFile, Job.Parameter as the run
+	// was given it: by that a record that has forgotten the trial knows it again. What
+	// does not exist is empty.
+	Logs(ctx context.Context, handle Handle, wanted Log) (io.ReadCloser, error)
+}
+
+// Log is which of the things that a run prints is wanted.
+type Log struct {
+	Stream string // "stdout", "stderr" or "trial.log"; or trial.ParameterFile
+	// Replica names one of several that run a trial together; empty: the one that
+	// decides. The error about one that there is not names those that there are.
+	Replica string
+	From    int64 // the first byte wanted
+	// Follow has the stream go on while the run does, where the platform can do
+	// that. Elsewhere it ends with what there is, and whoever follows comes again.
+	Follow bool
 }
 
 // WithCleanup is a Platform that leaves things behind for each experiment.
 type WithCleanup interface {
-	// CleanUp removes what Prepare made for the experiment; runs stay.
-	CleanUp(ctx context.Context, experiment string) error
+	// CleanUp removes what Prepare made on the platform for the section's
+	// experiment, and what was to be forgotten of its runs and is still there. It is
+	// called when the experiment is over and all of it is on record, again after a
+	// failure, and is harmless when there is nothing left. A resumed experiment is
+	// prepared anew.
+	CleanUp(ctx context.Context) error
+}
+
+// WithForget is a Platform that keeps something for each run which its users would
+// see and pay for.
+type WithForget interface {
+	// Forget removes what the platform keeps of a run that is over and of which
+	// everything is on record. It may be called never, where a host dies just then:
+	// CleanUp finds what is left. Nobody submits or asks about that run again.
+	Forget(ctx context.Context, handle Handle) error
 }
 
 // WithEnds is a Platform that can tell of ends without being asked, and whose
@@ -170,27 +229,22 @@ type WithEnds interface {
 	Ends() <-chan trial.Key
 }
 
-// WithProbe is a Platform that can say whether it is fit to run trials.
-type WithProbe interface {
-	// Probe returns a reason for every thing that is not as it should be.
-	Probe(ctx context.Context) []trial.Reason
-}
-
 // WithGPUs is a Platform that knows the GPUs of its hosts.
 type WithGPUs interface {
-	// GPUs returns every host that this section of a configuration names, with its
-	// GPUs and who has them. A host that cannot be asked has a Fault.
-	GPUs(ctx context.Context, options json.RawMessage) ([]gpu.Host, error)
+	// GPUs returns every host that the section names, with its GPUs and who has
+	// them. A host that cannot be asked has a Fault.
+	GPUs(ctx context.Context) ([]gpu.Host, error)
 }
 
-// WithHosts is a Platform whose section of a configuration names machines.
+// WithHosts is a Platform whose section names machines, or a service, that can be
+// tried.
 type WithHosts interface {
-	// Try reaches every machine that the section names, as a trial's start would,
-	// and returns how each is. It starts nothing there.
-	Try(ctx context.Context, options json.RawMessage) ([]HostState, error)
+	// Try reaches everything that the section names, as a trial's start would, and
+	// returns how each is. It starts nothing there.
+	Try(ctx context.Context) ([]HostState, error)
 }
 
-// HostState is how a machine was found.
+// HostState is how a machine or a service was found.
 type HostState struct {
 	Name     string         `json:"name"`
 	Text     string         `json:"text"`               // what it is like, for people

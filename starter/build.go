@@ -18,15 +18,17 @@ import (
 
 // build is what this program can run.
 func build() experiment.Build {
+	registry := all.All(all.Options{})
 	return experiment.Build{
 		Tuners:         tuners.Names(),
 		Assessors:      assessors.Names(),
-		Platforms:      slices.Sorted(maps.Keys(all.All(all.Options{}))),
+		Platforms:      slices.Sorted(maps.Keys(registry)),
 		GPUs:           true,
 		CheckTuner:     checkTuner,
 		CheckAssessor:  checkAssessor,
 		CheckAlgorithm: checkAlgorithm,
 		CheckPlatform:  checkPlatform,
+		RunsHere:       func(platform string) bool { return registry[platform].Traits.RunsHere },
 	}
 }
 
@@ -53,7 +55,7 @@ func checkAssessor(name string, arguments json.RawMessage) error {
 // checkPlatform has the faults of a platform that knows their places shown there,
 // and any other error at its name.
 func checkPlatform(name string, options json.RawMessage) []experiment.OptionFault {
-	err := all.Check(name, options)
+	err := all.All(all.Options{}).Check(name, options)
 	if err == nil {
 		return nil
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/perennial-ml/perennial/embedded"
 	"github.com/perennial-ml/perennial/platforms"
-	"github.com/perennial-ml/perennial/platforms/all"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/runner/binary"
 	"github.com/perennial-ml/perennial/starter/command"
@@ -28,7 +27,7 @@ type engine struct {
 	external *external // nil where the embedded server is meant
 
 	mutex  sync.Mutex
-	opened map[string]platforms.Platform // what commands read from, see reading
+	opened map[string]platforms.Platform // sections that commands read from, see reading
 }
 
 var _ command.Engine = (*engine)(nil)
@@ -179,12 +178,10 @@ func (e *engine) Probe(ctx context.Context) map[string][]trial.Reason {
 	// A runner that cannot be had is what the platform then finds missing.
 	runner, _ := binary.Install(filepath.Join(e.home, "runner"))
 	reasons := map[string][]trial.Reason{}
-	for name, construct := range all.All(e.stand(runner, nil)) {
-		platform := construct()
-		defer platform.Close()
+	for name, kind := range e.registry(runner) {
 		reasons[name] = nil
-		if probing, can := platform.(platforms.WithProbe); can {
-			reasons[name] = probing.Probe(ctx)
+		if kind.Probe != nil {
+			reasons[name] = kind.Probe(ctx)
 		}
 	}
 	return reasons

@@ -203,7 +203,7 @@ func (e *engine) queues(platforms []string) ([]string, error) {
 	defer store.Close()
 	names := workflows.Queues{Record: store.ID()}
 	queues := []string{names.Experiment()}
-	queueOf := workers.PlatformQueue(names, here(e.stand("", nil)), dir.StateID())
+	queueOf := workers.PlatformQueue(names, e.registry(""), dir.StateID())
 	for _, platform := range platforms {
 		queues = append(queues, queueOf(platform))
 	}
@@ -233,7 +233,7 @@ func (e *engine) agrees(info host.Info) error {
 func known(names []string) error {
 	every := all.All(all.Options{})
 	for _, name := range names {
-		if every[name] == nil {
+		if _, here := every[name]; !here {
 			return fmt.Errorf("there is no platform %q in this program", name)
 		}
 	}

@@ -2,14 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"path/filepath"
 	"sync"
 
+	"github.com/perennial-ml/perennial/experiment"
 	"github.com/perennial-ml/perennial/gpu"
 	"github.com/perennial-ml/perennial/gpu/nvml"
 	"github.com/perennial-ml/perennial/platforms"
-	"github.com/perennial-ml/perennial/platforms/all"
 	"github.com/perennial-ml/perennial/runner/binary"
 )
 
@@ -24,22 +23,16 @@ var gpus = sync.OnceValue(func() gpu.Prober {
 })
 
 // GPUs implements command.Engine.
-func (e *engine) GPUs(ctx context.Context, platform, experiment string, options json.RawMessage) ([]gpu.Host, error) {
+func (e *engine) GPUs(ctx context.Context, id string, platform experiment.Platform) ([]gpu.Host, error) {
 	runner, _ := binary.Install(filepath.Join(e.home, "runner")) // only remote hosts need it
-	construct, known := all.All(e.stand(runner, nil))[platform]
+	section, known := e.open(runner, id, platform)
 	if !known {
 		return nil, nil
 	}
-	made := construct()
-	defer made.Close()
-	telling, can := made.(platforms.WithGPUs)
+	defer section.Close()
+	telling, can := section.(platforms.WithGPUs)
 	if !can {
 		return nil, nil
 	}
-	// Of an experiment that is not yet run the references lead into this environment.
-	resolved, err := e.secrets(experiment, options)
-	if err != nil {
-		return nil, err
-	}
-	return telling.GPUs(ctx, resolved)
+	return telling.GPUs(ctx)
 }

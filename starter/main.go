@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/perennial-ml/perennial/platforms/all"
 	"github.com/perennial-ml/perennial/starter/command"
 	"github.com/perennial-ml/perennial/starter/host"
 	"go.temporal.io/sdk/contrib/envconfig"
@@ -37,7 +38,7 @@ func run() int {
 		Args: os.Args[1:], Env: os.Environ(), Home: home,
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Width: width,
 		Now: time.Now, Tick: time.Second / 4, Patience: 2 * time.Minute,
-		Build: build(), Engine: &engine{home: home, external: external},
+		Build: build(), Registry: all.All(all.Options{}), Engine: &engine{home: home, external: external},
 	})
 }
 

@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 
+	"github.com/perennial-ml/perennial/activities"
 	"github.com/perennial-ml/perennial/experiment"
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/platforms/all"
@@ -16,50 +16,15 @@ import (
 	"github.com/perennial-ml/perennial/starter/command"
 )
 
-// stand is what platforms stand on here; without a store they know no experiment.
-func (e *engine) stand(runner string, store *record.Store) all.Options {
-	options := all.Options{
-		Runner: runner, StateDirectory: e.home, GPUs: gpus(), Runners: binary.For, LookupEnv: e.lookupEnv,
-	}
-	if store != nil {
-		options.Sections = func(experiment, platform string) ([]json.RawMessage, error) {
-			return e.sections(store, experiment, platform)
-		}
-	}
-	return options
+// registry is the platforms of this program, with a runner for this machine; empty
+// where nothing is started.
+func (e *engine) registry(runner string) platforms.Registry {
+	return all.All(all.Options{Runner: runner, StateDirectory: e.home, GPUs: gpus(), Runners: binary.For})
 }
 
-// here are the platforms of this host.
-func here(options all.Options) []platforms.Platform {
-	var list []platforms.Platform
-	for _, construct := range all.All(options) {
-		list = append(list, construct())
-	}
-	return list
-}
-
-// sections are what an experiment says about a platform, with its secrets.
-func (e *engine) sections(store *record.Store, id, platform string) ([]json.RawMessage, error) {
-	row, err := store.Experiment(context.Background(), id)
-	if err != nil {
-		return nil, err
-	}
-	var config experiment.Experiment
-	if err := json.Unmarshal(row.Config, &config); err != nil {
-		return nil, fmt.Errorf("configuration of experiment %s: %w", id, err)
-	}
-	var sections []json.RawMessage
-	for _, p := range config.Platforms {
-		if p.Name != platform {
-			continue
-		}
-		resolved, err := e.secrets(id, p.Options)
-		if err != nil {
-			return nil, err
-		}
-		sections = append(sections, resolved)
-	}
-	return sections, nil
+// kept is what was kept beside experiments when they were run.
+func (e *engine) kept() activities.Secrets {
+	return activities.Secrets{Resolve: e.secrets, LookupEnv: e.lookupEnv}
 }
 
 // lookupEnv finds a variable of whoever ran an experiment; of this process where
@@ -72,10 +37,10 @@ func (e *engine) lookupEnv(experiment, name string) (string, bool) {
 	return command.World{Env: kept.Variables}.LookupEnv(name)
 }
 
-// Logs implements command.Engine. The platform stays open for as long as this
+// Logs implements command.Engine. The section stays open for as long as this
 // process: whoever follows a log asks often.
-func (e *engine) Logs(ctx context.Context, handle platforms.Handle, stream string) (io.ReadCloser, error) {
-	platform, err := e.reading(handle.Platform)
+func (e *engine) Logs(ctx context.Context, handle platforms.Handle, wanted platforms.Log) (io.ReadCloser, error) {
+	platform, err := e.reading(ctx, handle)
 	if err != nil {
 		return nil, err
 	}
@@ -83,13 +48,14 @@ func (e *engine) Logs(ctx context.Context, handle platforms.Handle, stream strin
 	if !can {
 		return nil, fmt.Errorf("platform %s keeps no logs", handle.Platform)
 	}
-	return logs.Logs(ctx, handle, stream)
+	return logs.Logs(ctx, handle, wanted)
 }
 
-// reading returns a platform that only reads for a command.
-func (e *engine) reading(name string) (platforms.Platform, error) {
+// reading returns a run's section of its platform, for a command that only reads.
+func (e *engine) reading(ctx context.Context, handle platforms.Handle) (platforms.Platform, error) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
+	name := fmt.Sprintf("%s/%d", handle.Key.Experiment, handle.Key.Sequence)
 	if known := e.opened[name]; known != nil {
 		return known, nil
 	}
@@ -97,32 +63,42 @@ func (e *engine) reading(name string) (platforms.Platform, error) {
 	if err != nil {
 		return nil, err
 	}
-	construct, known := all.All(e.stand("", store))[name]
-	if !known {
-		return nil, fmt.Errorf("platform %s is not in this build", name)
+	defer store.Close()
+	sections, err := activities.SectionsOf(store, e.kept())(ctx, handle.Key.Experiment)
+	if err != nil {
+		return nil, err
+	}
+	kind, known := e.registry("")[handle.Platform]
+	if !known || len(sections) == 0 {
+		return nil, fmt.Errorf("platform %s is not in this build", handle.Platform)
 	}
 	if e.opened == nil {
 		e.opened = map[string]platforms.Platform{}
 	}
-	e.opened[name] = construct()
+	e.opened[name] = kind.Open(sections[handle.Key.Sequence%len(sections)])
 	return e.opened[name], nil
 }
 
 // Try implements command.Engine.
-func (e *engine) Try(ctx context.Context, platform string, options json.RawMessage) ([]platforms.HostState, error) {
-	construct, known := all.All(e.stand("", nil))[platform]
+func (e *engine) Try(ctx context.Context, platform experiment.Platform) ([]platforms.HostState, error) {
+	section, known := e.open("", "", platform)
 	if !known {
 		return nil, nil
 	}
-	made := construct()
-	defer made.Close()
-	trying, can := made.(platforms.WithHosts)
+	defer section.Close()
+	trying, can := section.(platforms.WithHosts)
 	if !can {
 		return nil, nil
 	}
-	resolved, err := e.secrets("", options)
-	if err != nil {
-		return nil, err
+	return trying.Try(ctx)
+}
+
+// open opens a section of an experiment, or of one that is not run yet: then the
+// references in it lead into this environment.
+func (e *engine) open(runner, id string, platform experiment.Platform) (section platforms.Platform, known bool) {
+	kind, known := e.registry(runner)[platform.Name]
+	if !known {
+		return nil, false
 	}
-	return trying.Try(ctx, resolved)
+	return kind.Open(e.kept().Section(id, platform)), true
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/perennial-ml/perennial/activities"
+	"github.com/perennial-ml/perennial/activities/poller"
 	"github.com/perennial-ml/perennial/experiment/secrets"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/runner/binary"
@@ -55,9 +57,9 @@ func (e *engine) Serve(ctx context.Context, how command.Serving) error {
 // wait for the server.
 type observation struct {
 	*engine
-	only      []string
-	store     *record.Store
-	observers *workers.Observers
+	only     []string
+	store    *record.Store
+	sections *poller.Sections
 }
 
 func (o *observation) begin(log *slog.Logger) error {
@@ -67,14 +69,16 @@ func (o *observation) begin(log *slog.Logger) error {
 	}
 	o.store, err = record.Open(command.RecordFile(o.home))
 	if err == nil {
-		o.observers = workers.Observe(o.store, here(o.stand(runner, o.store)), o.only, log)
+		o.sections = poller.Observe(poller.Options{
+			Registry: o.registry(runner), Only: o.only, Sections: activities.SectionsOf(o.store, o.kept()), Record: o.store, Logger: log,
+		})
 	}
 	return err
 }
 
 func (o *observation) end() {
-	if o.observers != nil {
-		o.observers.Stop()
+	if o.sections != nil {
+		o.sections.Stop()
 		o.store.Close()
 	}
 }
@@ -106,8 +110,8 @@ func (e *engine) work(ctx context.Context, running host.Running, observed *obser
 		return nil, fmt.Errorf("reach Temporal: %w", err)
 	}
 	started, err := workers.Start(ctx, workers.Options{
-		Client: temporal, Namespace: options.Namespace, Record: observed.store, Observers: observed.observers,
-		Environment: e.environment, Variables: e.variables, Secrets: e.secrets, StateID: running.Dir.StateID(), StateDirectory: e.home, Nonce: running.Nonce, Logger: running.Log,
+		Client: temporal, Namespace: options.Namespace, Record: observed.store, Sections: observed.sections,
+		Environment: e.environment, Variables: e.variables, StateID: running.Dir.StateID(), StateDirectory: e.home, Nonce: running.Nonce, Logger: running.Log,
 		BuildID: e.buildID(), SearchAttributes: e.attributes(),
 	})
 	if err != nil {

@@ -77,8 +77,8 @@ func split(trials []string, running map[string]bool) (others, merelyRun []string
 func (w *Workers) underWay(ctx context.Context) (ids map[string]bool, err error) {
 	ids = map[string]bool{}
 	stopping := map[string]bool{}
-	for _, platform := range w.options.Observers.all {
-		open, err := w.options.Record.OpenAttempts(ctx, platform.Traits().Name)
+	for name := range w.options.Sections.Registry() {
+		open, err := w.options.Record.OpenAttempts(ctx, name)
 		if err != nil {
 			return nil, err
 		}

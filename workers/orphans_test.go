@@ -3,11 +3,13 @@ package workers
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 
+	"github.com/perennial-ml/perennial/activities/poller"
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/platforms/fake"
 	"github.com/perennial-ml/perennial/record"
@@ -35,7 +37,7 @@ func TestOnlyWhatADeadHostOfThisStateDirectoryBeganIsFailed(t *testing.T) {
 
 func TestTrialsThatNeedSomethingAreTakenOverBeforeThoseThatMerelyRun(t *testing.T) {
 	w, temporal := believing(t, "mystate/before")
-	w.options.Observers = &Observers{all: []platforms.Platform{fake.New(fake.Options{StateDirectory: t.TempDir()})}}
+	w.options.Sections = sections(t, fake.New(fake.Options{StateDirectory: t.TempDir()}))
 	const trials = atOnce + 4 // 0 to trials-1, of which the last three need something
 	for n := range trials {
 		w.launched(t, n)
@@ -64,7 +66,7 @@ func TestTrialsThatNeedSomethingAreTakenOverBeforeThoseThatMerelyRun(t *testing.
 
 func TestNoTrialOfAStoppingExperimentIsTakenForOneThatMerelyRuns(t *testing.T) {
 	w, _ := believing(t, "mystate/before")
-	w.options.Observers = &Observers{all: []platforms.Platform{fake.New(fake.Options{StateDirectory: t.TempDir()})}}
+	w.options.Sections = sections(t, fake.New(fake.Options{StateDirectory: t.TempDir()}))
 	w.launched(t, 0)
 	running, err := w.underWay(t.Context())
 	require.NoError(t, err)
@@ -79,11 +81,22 @@ func TestNoTrialOfAStoppingExperimentIsTakenForOneThatMerelyRuns(t *testing.T) {
 
 func TestATakeOverEndsWithItsHost(t *testing.T) {
 	w, temporal := believing(t, "mystate/before")
-	w.options.Observers = &Observers{}
+	w.options.Sections = sections(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	w.takeOver(ctx, []string{trialWorkflow(keyOf(0))})
 	temporal.AssertNotCalled(t, "DescribeWorkflowExecution", mock.Anything, trialWorkflow(keyOf(0)), "")
+}
+
+// sections are those of platforms that nobody works for here.
+func sections(t *testing.T, kinds ...platforms.Kind) *poller.Sections {
+	registry := platforms.Registry{}
+	for _, kind := range kinds {
+		registry[kind.Traits.Name] = kind
+	}
+	made := poller.Observe(poller.Options{Registry: registry, Only: []string{"none"}, Logger: slog.New(slog.DiscardHandler)})
+	t.Cleanup(made.Stop)
+	return made
 }
 
 func keyOf(n int) trial.Key { return trial.Key{Experiment: "k3v9x2ab", Sequence: n, Attempt: 1} }

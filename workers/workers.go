@@ -1,11 +1,10 @@
-// Package workers says which task queues exist and what is registered where.
-// Observers and Workers are everything of one host but its Temporal server: the
-// pollers that observe what runs, the workers, and the sweeper.
+// Package workers says which task queues exist and what is registered where. Workers
+// are everything of one host but its Temporal server and what observes its runs: the
+// workers and the sweeper.
 package workers
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"sync"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/perennial-ml/perennial/activities"
+	"github.com/perennial-ml/perennial/activities/poller"
 	"github.com/perennial-ml/perennial/assessors"
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/record"
@@ -40,14 +40,12 @@ type Options struct {
 	Client      client.Client // its identity must be Identity(StateID, Nonce)
 	Namespace   string
 	Record      *record.Store
-	Observers   *Observers                     // of the same record; whoever made them stops them
+	Sections    *poller.Sections               // of the same record; whoever made them stops them
 	Environment func(experiment string) string // the caller's environment file
 	// Variables are those of whoever ran an experiment; see activities.Activities.
 	Variables func(experiment string) []string
-	// Secrets resolves references; see activities.Activities.
-	Secrets func(experiment string, options json.RawMessage) (json.RawMessage, error)
-	StateID string // of the state directory; names this host in queues
-	Nonce   string // of this process
+	StateID   string // of the state directory; names this host in queues
+	Nonce     string // of this process
 	// StateDirectory is the absolute path of the state directory.
 	StateDirectory string
 	Logger         *slog.Logger
@@ -84,7 +82,7 @@ func Start(starting context.Context, options Options) (*Workers, error) {
 	activities := w.activities()
 	w.acting = activities
 	sweeps := sweeper.New(sweeper.Sweeper{
-		Record: options.Record, Workflows: w.Workflows(), Platforms: activities.Platforms, Logger: options.Logger,
+		Record: options.Record, Workflows: w.Workflows(), Sections: options.Sections, Logger: options.Logger,
 	})
 	activities.Resumed = sweeps.Soon
 	left, err := w.begin(starting, activities)
@@ -141,8 +139,9 @@ func (w *Workers) Stop() {
 
 func (w *Workers) activities() *activities.Activities {
 	return &activities.Activities{
-		Record: w.options.Record, Platforms: w.options.Observers.served, Tuners: tuners.New, Assessors: assessors.New,
-		Signaler: w.Workflows(), Environment: w.options.Environment, Variables: w.options.Variables, Secrets: w.options.Secrets, Queue: PlatformQueue(w.queues, w.options.Observers.all, w.options.StateID), Logger: w.options.Logger,
+		Record: w.options.Record, Sections: w.options.Sections, Tuners: tuners.New, Assessors: assessors.New,
+		Signaler: w.Workflows(), Environment: w.options.Environment, Variables: w.options.Variables,
+		Queue: PlatformQueue(w.queues, w.options.Sections.Registry(), w.options.StateID), Logger: w.options.Logger,
 		Searchable: w.searchable, StateDirectory: w.options.StateDirectory,
 	}
 }
@@ -159,12 +158,10 @@ func (w *Workers) searchable(ctx context.Context) bool {
 
 // PlatformQueue names the queue of each platform: of this very host where only it
 // can act.
-func PlatformQueue(queues workflows.Queues, all []platforms.Platform, stateID string) func(name string) string {
+func PlatformQueue(queues workflows.Queues, registry platforms.Registry, stateID string) func(name string) string {
 	return func(name string) string {
-		for _, platform := range all {
-			if traits := platform.Traits(); traits.Name == name && traits.HostBound {
-				return queues.Platform(name, stateID)
-			}
+		if registry[name].Traits.HostBound {
+			return queues.Platform(name, stateID)
 		}
 		return queues.Platform(name, "")
 	}
@@ -177,10 +174,8 @@ func PlatformQueue(queues workflows.Queues, all []platforms.Platform, stateID st
 func (w *Workers) work(a *activities.Activities) error {
 	experiments := w.add(w.queues.Experiment(), a, true)
 	experiments.RegisterWorkflowWithOptions(workflows.Experiment, workflow.RegisterOptions{Name: workflows.ExperimentType})
-	for _, platform := range w.options.Observers.all {
-		name := platform.Traits().Name
-		_, served := a.Platforms[name]
-		trials := w.add(a.Queue(name), a, served)
+	for name := range w.options.Sections.Registry() {
+		trials := w.add(a.Queue(name), a, w.options.Sections.Serves(name))
 		trials.RegisterWorkflowWithOptions(workflows.Trial, workflow.RegisterOptions{Name: workflows.TrialType})
 	}
 	for _, worker := range w.workers {

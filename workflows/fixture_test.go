@@ -50,6 +50,8 @@ type bench struct {
 	configure  func(*testsuite.TestWorkflowEnvironment) // of every run that begins; may be nil
 	trial      func(workflow.Context, workflows.TrialInput) (activities.Settlement, error)
 	runs       int
+	kind       platforms.Kind
+	deafness   deafness // of the platform
 }
 
 // settings are an experiment's.
@@ -68,28 +70,30 @@ func newBench(t *testing.T, s settings) *bench {
 	t.Parallel()
 	store, err := record.Open(filepath.Join(t.TempDir(), "record.db"))
 	require.NoError(t, err)
-	platform := fake.New(fake.Options{StateDirectory: t.TempDir()})
 	b := &bench{T: t, Store: store, trial: workflows.Trial}
-	b.serve(platform)
+	b.serve(fake.New(fake.Options{StateDirectory: t.TempDir()}))
 	b.command(trial.Accept, config(t, s))
 	return b
 }
 
-func (b *bench) serve(platform platforms.Platform) {
+func (b *bench) serve(kind platforms.Kind) {
+	b.kind = kind
 	logger := slog.New(slog.DiscardHandler)
-	observed := poller.New(platform, b.Store, logger)
+	sections := poller.Observe(poller.Options{
+		Registry: platforms.Registry{fake.Name: {Traits: kind.Traits, Open: func(section platforms.Section) platforms.Platform {
+			return deaf{kind.Open(section), &b.deafness}
+		}}},
+		Sections: activities.SectionsOf(b.Store, activities.Secrets{}),
+		Record:   b.Store, Logger: logger,
+	})
 	b.activities = &activities.Activities{
-		Record: b.Store, Platforms: map[string]activities.Platform{fake.Name: {Platform: platform, Poller: observed}},
+		Record: b.Store, Sections: sections,
 		Tuners: tuners.New, Assessors: assessors.New, Signaler: b, Logger: logger,
 		Environment: func(string) string { return "" },
 		Queue:       func(name string) string { return "platform." + name + ".test" },
 	}
-	observing, stop := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- observed.Run(observing) }()
 	b.Cleanup(func() {
-		stop()
-		<-done
+		sections.Stop()
 		b.Close()
 	})
 }

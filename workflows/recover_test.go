@@ -1,6 +1,7 @@
 package workflows_test
 
 import (
+	"context"
 	"encoding/json"
 	"testing"
 
@@ -16,8 +17,11 @@ import (
 // forget runs a trial that the record knows nothing of.
 func (b *bench) forget(sequence int, parameters, behaviour string) {
 	b.Helper()
-	_, err := b.activities.Platforms[fake.Name].Submit(ctx, platforms.Job{
-		Key: trial.Key{Experiment: id, Sequence: sequence, Attempt: 1}, Parameters: []byte(parameters), Options: json.RawMessage(behaviour),
+	section := platforms.Section{Platform: fake.Name, Experiment: id, Resolve: func(context.Context) (json.RawMessage, error) {
+		return json.RawMessage(behaviour), nil
+	}}
+	_, err := b.kind.Open(section).Submit(ctx, platforms.Job{
+		Key: trial.Key{Experiment: id, Sequence: sequence, Attempt: 1}, Parameters: []byte(parameters),
 		Parameter: []byte(`{"parameter_id": "a", "parameter_source": "algorithm", "parameters": ` + parameters + `, "parameter_index": 0}`),
 	})
 	require.NoError(b, err)

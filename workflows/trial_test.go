@@ -3,6 +3,7 @@ package workflows_test
 import (
 	"context"
 	"errors"
+	"io"
 	"sync"
 	"testing"
 	"time"
@@ -63,36 +64,50 @@ func (b *bench) answered(answer <-chan error) error {
 	}
 }
 
-// deaf is a platform that nobody reaches until it is mended.
+// deaf is a platform that nobody reaches while it is deaf.
 type deaf struct {
 	platforms.Platform
+	*deafness
+}
+
+type deafness struct {
 	mu      sync.Mutex
-	mended  bool
+	deaf    bool
 	submits int
 }
 
-func (d *deaf) Submit(ctx context.Context, job platforms.Job) (platforms.Handle, error) {
-	time.Sleep(10 * time.Millisecond) // as it takes to find out; retries themselves take no time here
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.submits++; !d.mended {
+func (d deaf) Submit(ctx context.Context, job platforms.Job) (platforms.Handle, error) {
+	if d.fails() {
+		time.Sleep(10 * time.Millisecond) // as it takes to find out; retries themselves take no time here
 		return platforms.Handle{}, platforms.Errorf(platforms.Transient, "submit", "nobody answers")
 	}
 	return d.Platform.Submit(ctx, job)
 }
 
-func (d *deaf) mend() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.mended = true
+// Logs implements platforms.WithLogs.
+func (d deaf) Logs(ctx context.Context, handle platforms.Handle, wanted platforms.Log) (io.ReadCloser, error) {
+	return d.Platform.(platforms.WithLogs).Logs(ctx, handle, wanted)
 }
 
+func (d *deafness) fails() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.submits++
+	return d.deaf
+}
+
+func (d *deafness) set(deaf bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.deaf = deaf
+}
+
+func (d *deafness) mend() { d.set(false) }
+
 // deafen has nobody reach the platform's Submit.
-func (b *bench) deafen() *deaf {
-	served := b.activities.Platforms[fake.Name]
-	d := &deaf{Platform: served.Platform}
-	b.activities.Platforms[fake.Name] = activities.Platform{Platform: d, Poller: served.Poller}
-	return d
+func (b *bench) deafen() *deafness {
+	b.deafness.set(true)
+	return &b.deafness
 }
 
 func TestATrialEndsAsItsCommandDid(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perennial-ml/perennial/metrics"
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
@@ -23,6 +24,7 @@ func (p *Poller) treat(ctx context.Context, s sighting) {
 		p.complain(ctx, s.watched, "read the record", err)
 		return
 	}
+	p.learn(ctx, &s)
 	switch {
 	case s.report.Phase == platforms.Unreachable:
 		p.explain(ctx, s.watched, unreachableReason(p.traits.Name, s.report.Reason.Text))
@@ -49,8 +51,26 @@ func (p *Poller) load(ctx context.Context, w *watched) error {
 	if err != nil {
 		return err
 	}
-	w.stored, w.cursor, w.loaded = attempt.Observed(), platforms.Cursor(attempt.Cursor), true
+	w.stored, w.loaded = attempt.Observed(), true
 	return nil
+}
+
+// learn keeps what the platform has learned of a run since its Submit.
+func (p *Poller) learn(ctx context.Context, s *sighting) {
+	if s.report.Handle == nil || reflect.DeepEqual(*s.report.Handle, s.handle) {
+		return
+	}
+	text, err := json.Marshal(s.report.Handle)
+	if err == nil {
+		err = p.store.SetHandle(ctx, s.key, text)
+	}
+	p.complain(ctx, s.watched, "keep what was learned of a run", err)
+	if err != nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.watched.handle, s.handle = s.report.Handle, *s.report.Handle
 }
 
 // conclude collects what is left of an attempt that is over, and ends the watch
@@ -65,14 +85,35 @@ func (p *Poller) conclude(ctx context.Context, s sighting) {
 	o.Drained = empty && err == nil && !s.report.Pending
 	if p.observe(ctx, s.watched, o) && o.Drained {
 		p.finish(s.watched)
+		p.forget(ctx, s)
+	}
+}
+
+// forget has the platform forget a run of which everything is on record. Nobody
+// waits for it: what is not forgotten now goes when the experiment is cleaned up.
+func (p *Poller) forget(ctx context.Context, s sighting) {
+	forgetting, can := p.platform.(platforms.WithForget)
+	if !can {
+		return
+	}
+	limited, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if err := forgetting.Forget(limited, s.handle); err != nil && ctx.Err() == nil {
+		p.log.logger.Warn("a run is not forgotten now, but with its experiment", "attempt", s.key, "error", err)
 	}
 }
 
 // collect stores what the attempt's journal holds beyond the cursor, and tells
-// whether it came to the journal's end.
+// whether it came to the journal's end. What came with the report is not asked for
+// again.
 func (p *Poller) collect(ctx context.Context, s sighting) (empty bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	if came := s.report.Journal; came != nil {
+		if err := p.keep(limited, s, came.Records, came.Next); err != nil || !came.More {
+			return err == nil, err
+		}
+	}
 	for range batches {
 		records, cursor, err := p.platform.Collect(limited, s.handle, s.cursor)
 		if err != nil {
@@ -81,13 +122,26 @@ func (p *Poller) collect(ctx context.Context, s sighting) (empty bool, err error
 		if len(records) == 0 {
 			return true, nil
 		}
-		if err := p.store.Collect(limited, s.key, records, string(cursor)); err != nil {
+		if err := p.keep(limited, s, records, cursor); err != nil {
 			return false, err
 		}
-		p.changed.Store(true)
-		s.cursor = cursor
 	}
 	return false, nil
+}
+
+// keep puts records on record together with the cursor after them.
+func (p *Poller) keep(ctx context.Context, s sighting, records []metrics.Record, next platforms.Cursor) error {
+	if len(records) == 0 {
+		return nil
+	}
+	if err := p.store.Collect(ctx, s.key, records, string(next)); err != nil {
+		return err
+	}
+	p.changed.Store(true)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.watched.cursor = next
+	return nil
 }
 
 // observe stores an observation that differs from the last, and tells whether
@@ -133,9 +187,14 @@ func observation(report platforms.Report) record.Observation {
 	}
 }
 
-// unreachable says of everybody that the platform cannot be asked.
-func (p *Poller) unreachable(ctx context.Context, all []*watched, cause error) {
-	reason := unreachableReason(p.traits.Name, cause.Error())
+// unanswered says of everybody that the platform does not say how he is, and leaves
+// it alone for as long as it asks for.
+func (p *Poller) unanswered(ctx context.Context, all []*watched, cause error) {
+	var fault *platforms.Error
+	if errors.As(cause, &fault) {
+		p.notice = time.Now().Add(max(fault.After, pauseAfter(fault.Code)))
+	}
+	reason := silenceReason(p.traits.Name, cause)
 	for _, w := range all {
 		p.begin(w, func() {
 			if p.load(ctx, w) == nil {
@@ -146,6 +205,24 @@ func (p *Poller) unreachable(ctx context.Context, all []*watched, cause error) {
 	}
 }
 
+func pauseAfter(code platforms.Code) time.Duration {
+	if code == platforms.Denied {
+		return deniedPause
+	}
+	return 0
+}
+
+// silenceReason says why nothing is known at present, and what would change that.
+func silenceReason(platform string, cause error) trial.Reason {
+	switch platforms.CodeOf(cause) {
+	case platforms.Denied:
+		return trial.Reason{Code: "denied", Text: platform + " refuses our credentials, renew them: " + cause.Error()}
+	case platforms.Exhausted:
+		return trial.Reason{Code: "throttled", Text: platform + " wants to be asked less often: " + cause.Error()}
+	}
+	return unreachableReason(platform, cause.Error())
+}
+
 func unreachableReason(platform, cause string) trial.Reason {
 	text := "cannot reach " + platform
 	if cause != "" {
@@ -154,17 +231,14 @@ func unreachableReason(platform, cause string) trial.Reason {
 	return trial.Reason{Code: "cannot-reach", Text: text}
 }
 
-// find looks for the handles of attempts whose Submit's answer was lost, one list
-// for each experiment, and not all the time: it grows with the runs there were.
+// find looks for the handles of attempts whose Submit's answer was lost, in one list,
+// and not all the time: it grows with the runs there were.
 func (p *Poller) find(ctx context.Context, all []*watched) {
-	byExperiment := map[string][]*watched{}
-	for _, w := range all {
-		if !p.remember(ctx, w) && time.Since(w.missed) > listAgain {
-			byExperiment[w.key.Experiment] = append(byExperiment[w.key.Experiment], w)
-		}
-	}
-	for experiment, missing := range byExperiment {
-		p.list(ctx, experiment, missing)
+	all = slices.DeleteFunc(all, func(w *watched) bool {
+		return p.remember(ctx, w) || time.Since(w.missed) <= listAgain
+	})
+	if len(all) > 0 {
+		p.list(ctx, all)
 	}
 }
 
@@ -179,24 +253,26 @@ func (p *Poller) remember(ctx context.Context, w *watched) bool {
 	return true
 }
 
-func (p *Poller) list(ctx context.Context, experiment string, missing []*watched) {
+func (p *Poller) list(ctx context.Context, missing []*watched) {
 	limited, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	handles, err := p.platform.List(limited, experiment)
+	handles, err := p.platform.List(limited)
 	if ctx.Err() != nil {
 		return
 	}
-	p.log.problem(experiment, "list runs", err)
+	p.log.problem("", "list runs", err)
 	if err != nil {
-		p.unreachable(ctx, missing, err)
+		p.unanswered(ctx, missing, err)
 		return
 	}
-	handles = slices.DeleteFunc(handles, func(handle platforms.Handle) bool {
-		return !slices.ContainsFunc(missing, func(w *watched) bool { return w.key == handle.Key })
-	})
+	wanted := map[trial.Key]bool{}
+	for _, w := range missing {
+		wanted[w.key] = true
+	}
+	handles = slices.DeleteFunc(handles, func(handle platforms.Handle) bool { return !wanted[handle.Key] })
 	byKey, err := p.begun(limited, handles)
 	if err != nil {
-		p.unreachable(ctx, missing, err)
+		p.unanswered(ctx, missing, err)
 		return
 	}
 	for _, w := range missing {
@@ -212,7 +288,7 @@ func (p *Poller) list(ctx context.Context, experiment string, missing []*watched
 // started, or cannot be asked, may yet turn out to be none: Submit is repeated and
 // finishes it, which it would not do for one with a handle.
 func (p *Poller) begun(ctx context.Context, handles []platforms.Handle) (map[trial.Key]platforms.Handle, error) {
-	reports, err := p.platform.Poll(ctx, handles)
+	reports, err := p.platform.Poll(ctx, platforms.Ask(handles...))
 	if err != nil || len(reports) != len(handles) {
 		return nil, errors.Join(err, ctx.Err())
 	}
@@ -231,7 +307,9 @@ func (p *Poller) found(ctx context.Context, w *watched, handle platforms.Handle)
 		err = p.store.SetHandle(ctx, w.key, text)
 	}
 	p.complain(ctx, w, "keep a handle that was found", err)
-	p.add(w.key, &handle)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.give(w, &handle)
 }
 
 // missed ends the watch on an attempt that the platform does not know and that

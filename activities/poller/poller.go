@@ -1,7 +1,7 @@
-// Package poller observes the attempts of one platform: one batched poll for all
-// of them, their journals collected beside it, and all of it put on record. It
-// starts from the record alone, so that a host that comes back sees its trials
-// before its workers do. It decides nothing.
+// Package poller opens the sections of platforms and observes the attempts of each:
+// one batched poll for all of them, their journals collected beside it, and all of it
+// put on record. It starts from the record alone, so that a host that comes back sees
+// its trials before its workers do. It decides nothing.
 package poller
 
 import (
@@ -34,9 +34,12 @@ const (
 	listAgain = 30 * time.Second
 	// hintsKept bounds the hints that wait; what is beyond them waits for a round.
 	hintsKept = 1024
+	// deniedPause is how long a platform that refuses our credentials is left alone:
+	// some lock out who fails often, and a person has to renew them.
+	deniedPause = 30 * time.Second
 )
 
-// Poller observes one platform. Its methods are safe for concurrent use.
+// Poller observes one section of a platform. Its methods are safe for concurrent use.
 type Poller struct {
 	platform platforms.Platform
 	traits   platforms.Traits
@@ -49,6 +52,7 @@ type Poller struct {
 	hints   chan trial.Key   // these deserve a look at once
 	ends    <-chan trial.Key // the platform's own hints; nil where it gives none
 	changed atomic.Bool      // something was new since the last round
+	notice  time.Time        // no poll before; of Run alone
 	working sync.WaitGroup
 	slots   chan struct{}
 }
@@ -64,14 +68,13 @@ type watched struct {
 
 	loaded bool
 	stored record.Observation // what the record says of it
-	cursor platforms.Cursor
-	gone   int       // definite observations that it is lost or was never there
-	missed time.Time // when a list was without it, the last time
+	cursor platforms.Cursor   // nobody else moves it
+	gone   int                // definite observations that it is lost or was never there
+	missed time.Time          // when a list was without it, the last time
 }
 
 // New returns a poller of a platform; Run makes it work.
-func New(platform platforms.Platform, store *record.Store, logger *slog.Logger) *Poller {
-	traits := platform.Traits()
+func New(platform platforms.Platform, traits platforms.Traits, store *record.Store, logger *slog.Logger) *Poller {
 	return &Poller{
 		platform: platform,
 		traits:   traits,
@@ -92,14 +95,10 @@ func endsOf(platform platforms.Platform) <-chan trial.Key {
 	return nil
 }
 
-// Run observes, from the record's open attempts on, until the context ends. Its
-// error is the record's, when that could not be read until then.
-func (p *Poller) Run(ctx context.Context) error {
-	if err := p.adoptOpen(ctx); err != nil {
-		return err
-	}
+// Run observes until the context ends.
+func (p *Poller) Run(ctx context.Context) {
 	defer p.working.Wait()
-	for quiet := 0; ctx.Err() == nil; quiet++ {
+	for quiet := 0; p.await(ctx); quiet++ {
 		started := time.Now()
 		p.round(ctx)
 		if p.changed.Swap(false) {
@@ -107,28 +106,24 @@ func (p *Poller) Run(ctx context.Context) error {
 		}
 		p.rest(ctx, started, quiet)
 	}
-	return nil
 }
 
-// adoptOpen adopts what the record says is open. Nobody would observe anything
-// without it, so a record that cannot be read is asked again.
-func (p *Poller) adoptOpen(ctx context.Context) error {
-	for {
-		open, err := p.store.OpenAttempts(ctx, p.traits.Name)
-		if ctx.Err() != nil {
-			return err
+// await waits until there is somebody to observe, and is false when the context ends.
+func (p *Poller) await(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		p.mu.Lock()
+		watched := len(p.watched)
+		p.mu.Unlock()
+		if watched > 0 {
+			return true
 		}
-		p.log.problem("", "read the record", err)
-		for _, attempt := range open {
-			if err == nil && !attempt.Drained {
-				p.adopt(attempt)
-			}
+		select {
+		case <-p.added:
+		case <-p.ends: // of whoever is observed no more
+		case <-ctx.Done():
 		}
-		if err == nil {
-			return nil
-		}
-		p.rest(ctx, time.Now(), 0)
 	}
+	return false
 }
 
 // rest waits for the next round: a poll interval, longer when little happens.
@@ -181,7 +176,9 @@ func (p *Poller) glance(ctx context.Context, keys []trial.Key) {
 		}
 	}
 	p.mu.Unlock()
-	p.poll(ctx, ready)
+	if !time.Now().Before(p.notice) {
+		p.poll(ctx, ready)
+	}
 }
 
 // hinted are this attempt and all others that there is a hint about by now.
@@ -214,10 +211,8 @@ func (p *Poller) Watch(ctx context.Context, key trial.Key) (record.Attempt, erro
 	}
 }
 
-// Add has a run observed from now on, whose attempt is on record.
-func (p *Poller) Add(handle platforms.Handle) {
-	p.add(handle.Key, &handle)
-}
+// Adopt has an attempt observed from now on, as it is on record.
+func (p *Poller) Adopt(attempt record.Attempt) { p.adopt(attempt) }
 
 // adopt watches an attempt with what the record knows of it.
 func (p *Poller) adopt(attempt record.Attempt) *watched {
@@ -225,26 +220,27 @@ func (p *Poller) adopt(attempt record.Attempt) *watched {
 	if err != nil {
 		p.log.problem(attempt.Key.String(), "read the handle on record", err)
 	}
-	return p.add(attempt.Key, handle)
-}
-
-func (p *Poller) add(key trial.Key, handle *platforms.Handle) *watched {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w, known := p.watched[key]
+	w, known := p.watched[attempt.Key]
 	if !known {
-		w = &watched{key: key, over: make(chan struct{})}
-		p.watched[key] = w
+		w = &watched{key: attempt.Key, cursor: platforms.Cursor(attempt.Cursor), over: make(chan struct{})}
+		p.watched[attempt.Key] = w
 	}
-	if handle != nil {
+	p.give(w, handle)
+	return w
+}
+
+// give lets an attempt have a handle, if there is one, and a look soon.
+func (p *Poller) give(w *watched, handle *platforms.Handle) {
+	if handle != nil && w.handle == nil {
 		w.handle = handle
-		p.hint(key)
+		p.hint(w.key)
 	}
 	select {
 	case p.added <- struct{}{}:
 	default:
 	}
-	return w
 }
 
 // handleOf is the attempt's handle, nil while none is on record.
@@ -261,6 +257,9 @@ func handleOf(attempt record.Attempt) (*platforms.Handle, error) {
 
 // round looks once at all that nobody is busy with.
 func (p *Poller) round(ctx context.Context) {
+	if time.Now().Before(p.notice) {
+		return
+	}
 	p.find(ctx, p.idle(func(w *watched) bool { return w.handle == nil }))
 	p.poll(ctx, p.idle(func(w *watched) bool { return w.handle != nil }))
 }
@@ -282,32 +281,32 @@ func (p *Poller) poll(ctx context.Context, all []*watched) {
 	if len(all) == 0 {
 		return
 	}
-	handles := p.handles(all)
+	questions := p.questions(all)
 	limited, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	reports, err := p.platform.Poll(limited, handles)
-	if err == nil && len(reports) != len(handles) {
-		err = platforms.Errorf(platforms.Transient, "poll", "%d reports for %d runs", len(reports), len(handles))
+	reports, err := p.platform.Poll(limited, questions)
+	if err == nil && len(reports) != len(questions) {
+		err = platforms.Errorf(platforms.Transient, "poll", "%d reports for %d runs", len(reports), len(questions))
 	}
 	if ctx.Err() != nil {
 		return
 	}
 	p.log.problem("", "poll", err)
 	if err != nil {
-		p.unreachable(ctx, all, err)
+		p.unanswered(ctx, all, err)
 		return
 	}
-	p.followUp(ctx, all, handles, reports)
+	p.followUp(ctx, all, questions, reports)
 }
 
-func (p *Poller) handles(all []*watched) []platforms.Handle {
+func (p *Poller) questions(all []*watched) []platforms.Question {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	handles := make([]platforms.Handle, len(all))
+	questions := make([]platforms.Question, len(all))
 	for i, w := range all {
-		handles[i] = *w.handle
+		questions[i] = platforms.Question{Handle: *w.handle, After: w.cursor}
 	}
-	return handles
+	return questions
 }
 
 // sighting is one attempt with what was reported of it.
@@ -318,10 +317,10 @@ type sighting struct {
 }
 
 // followUp treats every report on its own, ends first: slots wait for those.
-func (p *Poller) followUp(ctx context.Context, all []*watched, handles []platforms.Handle, reports []platforms.Report) {
+func (p *Poller) followUp(ctx context.Context, all []*watched, questions []platforms.Question, reports []platforms.Report) {
 	sightings := make([]sighting, len(all))
 	for i, w := range all {
-		sightings[i] = sighting{w, handles[i], reports[i]}
+		sightings[i] = sighting{w, questions[i].Handle, reports[i]}
 	}
 	slices.SortStableFunc(sightings, func(a, b sighting) int { return urgency(a) - urgency(b) })
 	for _, s := range sightings {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -37,42 +38,49 @@ type memory struct {
 	deaf     error // of Collect
 	polls    int
 	lists    int
-	largest  int // handles in one Poll
+	collects int
+	forgot   []trial.Key
+	// piggyback has journals come with reports, up to ten records at a time.
+	piggyback bool
+	largest   int // handles in one Poll
 }
 
 func newMemory() *memory {
 	return &memory{runs: map[trial.Key]platforms.Report{}, journals: map[trial.Key][]metrics.Record{}}
 }
 
-func (m *memory) Traits() platforms.Traits {
-	return platforms.Traits{Name: "memory", PollInterval: 2 * time.Millisecond, Losable: 3}
+const losable = 3
+
+func traits() platforms.Traits {
+	return platforms.Traits{Name: "memory", PollInterval: 2 * time.Millisecond, Losable: losable}
 }
 
-func (m *memory) Poll(_ context.Context, handles []platforms.Handle) ([]platforms.Report, error) {
+func (m *memory) Poll(_ context.Context, questions []platforms.Question) ([]platforms.Report, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.polls++
-	m.largest = max(m.largest, len(handles))
+	m.largest = max(m.largest, len(questions))
 	var reports []platforms.Report
-	for _, handle := range handles {
-		report, known := m.runs[handle.Key]
+	for _, asked := range questions {
+		report, known := m.runs[asked.Handle.Key]
 		if !known {
 			report.Phase = platforms.Absent
 		}
-		report.Key = handle.Key
+		report.Key = asked.Handle.Key
+		if m.piggyback {
+			report.Journal = m.journal(asked)
+		}
 		reports = append(reports, report)
 	}
 	return reports, m.fault
 }
 
-func (m *memory) List(_ context.Context, experiment string) (handles []platforms.Handle, _ error) {
+func (m *memory) List(context.Context) (handles []platforms.Handle, _ error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.lists++
 	for key := range m.runs {
-		if key.Experiment == experiment {
-			handles = append(handles, handleFor(key))
-		}
+		handles = append(handles, handleFor(key))
 	}
 	return handles, m.fault
 }
@@ -81,11 +89,28 @@ func (m *memory) List(_ context.Context, experiment string) (handles []platforms
 func (m *memory) Collect(_ context.Context, handle platforms.Handle, after platforms.Cursor) ([]metrics.Record, platforms.Cursor, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.collects++
 	at, _ := strconv.Atoi(string(after))
 	journal := m.journals[handle.Key]
 	end := min(at+2, len(journal))
 	return journal[at:end], platforms.Cursor(strconv.Itoa(end)), m.deaf
 }
+
+func (m *memory) journal(asked platforms.Question) *platforms.Journal {
+	at, _ := strconv.Atoi(string(asked.After))
+	journal := m.journals[asked.Handle.Key]
+	end := min(at+10, len(journal))
+	return &platforms.Journal{Records: journal[at:end], Next: platforms.Cursor(strconv.Itoa(end)), More: end < len(journal)}
+}
+
+func (m *memory) Forget(_ context.Context, handle platforms.Handle) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.forgot = append(m.forgot, handle.Key)
+	return nil
+}
+
+func (m *memory) Close() error { return nil }
 
 func (m *memory) set(key trial.Key, report platforms.Report) {
 	m.mu.Lock()
@@ -123,7 +148,8 @@ type bench struct {
 	*memory
 	store *record.Store
 	path  string // of the record
-	poll  *poller.Poller
+	open  func() *poller.Sections
+	poll  *poller.Section // once it runs
 	log   *safeBuffer
 }
 
@@ -136,20 +162,32 @@ func newBench(t *testing.T) *bench {
 	require.NoError(t, err)
 	log := &safeBuffer{}
 	b := &bench{T: t, memory: newMemory(), store: store, path: path, log: log}
-	b.poll = poller.New(b.memory, store, slog.New(slog.NewTextHandler(io.MultiWriter(log, t.Output()), nil)))
+	b.anew(b.memory, traits(), io.MultiWriter(log, t.Output()))
 	return b
 }
 
-// run starts the poller and returns how to kill it.
+// anew makes what run begins with.
+func (b *bench) anew(platform platforms.Platform, traits platforms.Traits, log io.Writer) {
+	b.open = func() *poller.Sections {
+		return poller.Observe(poller.Options{
+			Registry: platforms.Registry{"memory": {Traits: traits, Open: func(platforms.Section) platforms.Platform { return platform }}},
+			Sections: func(_ context.Context, experiment string) ([]platforms.Section, error) {
+				return []platforms.Section{{Platform: "memory", Experiment: experiment}}, nil
+			},
+			Record: b.store, Logger: slog.New(slog.NewTextHandler(log, nil)),
+		})
+	}
+}
+
+// run begins to observe. kill ends that at once.
 func (b *bench) run() (kill func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- b.poll.Run(ctx) }()
-	kill = sync.OnceFunc(func() {
-		cancel()
-		require.NoError(b, <-ended)
-	})
+	b.Helper()
+	sections := b.open()
+	kill = sync.OnceFunc(sections.Stop)
 	b.Cleanup(kill)
+	var err error
+	b.poll, err = sections.Of(b.Context(), exp, 0)
+	require.NoError(b, err)
 	return kill
 }
 
@@ -275,7 +313,7 @@ func TestAnAttemptThatMayYetBeSubmittedIsWaitedFor(t *testing.T) {
 	other := b.begin()
 	b.submit(other)
 	b.set(other, running())
-	b.poll.Add(handleFor(other))
+	b.poll.Adopt(b.attempt(other))
 	b.rounds()
 	require.Empty(t, b.attempt(key).Phase)
 	b.submit(key)
@@ -344,7 +382,7 @@ func TestCannotReachIsAReasonAndNothingElse(t *testing.T) {
 	key := b.begin()
 	b.submit(key)
 	b.set(key, running())
-	b.poll.Add(handleFor(key))
+	b.poll.Adopt(b.attempt(key))
 	b.eventually(key, func(a record.Attempt) bool { return a.Phase == "running" })
 	before := b.attempt(key)
 
@@ -374,7 +412,7 @@ func TestAnAttemptIsLostOnlyAfterEnoughDefiniteObservations(t *testing.T) {
 	b.report(key, 3)
 	b.run()
 	attempt := b.watch(key)
-	require.GreaterOrEqual(t, b.polled(), b.Traits().Losable)
+	require.GreaterOrEqual(t, b.polled(), losable)
 	require.Equal(t, "lost", attempt.Phase)
 	require.Equal(t, "runner-died", attempt.Reason.Code)
 	require.Equal(t, 3, attempt.Metrics)
@@ -444,7 +482,7 @@ func TestAPollerKilledAtAnyMomentLosesAndRepeatsNothing(t *testing.T) {
 		keys = append(keys, key)
 	}
 	for life := range 5 {
-		b.poll = poller.New(b.memory, b.store, slog.New(slog.DiscardHandler))
+		b.anew(b.memory, traits(), io.Discard)
 		kill := b.run()
 		for _, key := range keys {
 			b.report(key, 3)
@@ -455,7 +493,7 @@ func TestAPollerKilledAtAnyMomentLosesAndRepeatsNothing(t *testing.T) {
 	for _, key := range keys {
 		b.set(key, exited(0))
 	}
-	b.poll = poller.New(b.memory, b.store, slog.New(slog.DiscardHandler))
+	b.anew(b.memory, traits(), io.Discard)
 	b.run()
 	for _, key := range keys {
 		require.Equal(t, 15, b.watch(key).Metrics, fmt.Sprint(key))
@@ -487,6 +525,7 @@ func TestARecordThatCannotBeReadAtTheStartIsAskedAgain(t *testing.T) {
 
 func TestWatchEndsWithItsContext(t *testing.T) {
 	b := newBench(t)
+	b.run()
 	key := b.begin()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -502,8 +541,10 @@ type telling struct {
 	ends chan trial.Key
 }
 
-func (t telling) Traits() platforms.Traits {
-	return platforms.Traits{Name: "memory", PollInterval: time.Hour, Losable: 3}
+func hourly() platforms.Traits {
+	hourly := traits()
+	hourly.PollInterval = time.Hour
+	return hourly
 }
 
 func (t telling) Ends() <-chan trial.Key { return t.ends }
@@ -511,7 +552,7 @@ func (t telling) Ends() <-chan trial.Key { return t.ends }
 func TestAnEndThatIsToldOfDoesNotWaitForTheNextPoll(t *testing.T) {
 	b := newBench(t)
 	platform := telling{b.memory, make(chan trial.Key)}
-	b.poll = poller.New(platform, b.store, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	b.anew(platform, hourly(), t.Output())
 	b.run()
 	key := b.begin()
 	b.set(key, platforms.Report{Phase: platforms.Running})
@@ -528,7 +569,7 @@ func TestAnEndThatIsToldOfDoesNotWaitForTheNextPoll(t *testing.T) {
 func TestAnEndThatIsToldOfBeforeAnybodyWatchesIsSeenAtOnce(t *testing.T) {
 	b := newBench(t)
 	platform := telling{b.memory, make(chan trial.Key)}
-	b.poll = poller.New(platform, b.store, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	b.anew(platform, hourly(), t.Output())
 	b.run()
 	key := b.begin()
 	b.set(key, platforms.Report{Phase: platforms.Exited, Exit: &trial.Exit{}})
@@ -541,7 +582,7 @@ func TestEndsThatAreToldOfTogetherTakeOneLook(t *testing.T) {
 	b := newBench(t)
 	const count = 20
 	platform := telling{b.memory, make(chan trial.Key, count)}
-	b.poll = poller.New(platform, b.store, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	b.anew(platform, hourly(), t.Output())
 	b.run()
 	var keys []trial.Key
 	for range count {
@@ -563,4 +604,94 @@ func TestEndsThatAreToldOfTogetherTakeOneLook(t *testing.T) {
 		b.eventually(key, func(a record.Attempt) bool { return a.Drained })
 	}
 	require.LessOrEqual(t, b.polled()-before, count/4)
+}
+
+func TestWhatComesWithAReportIsNotAskedForAgain(t *testing.T) {
+	b := newBench(t)
+	b.piggyback = true
+	key, longer := b.begin(), b.begin()
+	for _, k := range []trial.Key{key, longer} {
+		b.submit(k)
+		b.set(k, running())
+	}
+	b.report(key, 7)
+	b.run()
+	b.eventually(key, func(a record.Attempt) bool { return a.Metrics == 7 })
+	b.report(key, 2)
+	b.set(key, exited(0))
+	require.Equal(t, 9, b.watch(key).Metrics)
+	b.mu.Lock()
+	require.Zero(t, b.collects)
+	b.mu.Unlock()
+	b.report(longer, 25) // more than comes with a report
+	b.set(longer, exited(0))
+	require.Equal(t, 25, b.watch(longer).Metrics)
+}
+
+func TestWhatAPlatformLearnsOfARunIsKept(t *testing.T) {
+	b := newBench(t)
+	key := b.begin()
+	b.submit(key)
+	learned := handleFor(key)
+	learned.Host, learned.URL = "node-7", "https://example.org/jobs/1"
+	report := running()
+	report.Handle = &learned
+	b.set(key, report)
+	b.run()
+	b.eventually(key, func(a record.Attempt) bool { return bytes.Contains(a.Handle, []byte("node-7")) })
+	b.set(key, exited(0))
+	var kept platforms.Handle
+	require.NoError(t, json.Unmarshal(b.watch(key).Handle, &kept))
+	require.Equal(t, learned, kept)
+}
+
+func TestARunIsForgottenOnceAllOfItIsOnRecord(t *testing.T) {
+	b := newBench(t)
+	key, going := b.begin(), b.begin()
+	for _, k := range []trial.Key{key, going} {
+		b.submit(k)
+		b.set(k, running())
+		b.report(k, 3)
+	}
+	b.set(key, exited(0))
+	b.run()
+	require.Equal(t, 3, b.watch(key).Metrics)
+	b.eventually(going, func(a record.Attempt) bool { return a.Metrics == 3 })
+	require.Eventually(t, func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return slices.Equal(b.forgot, []trial.Key{key})
+	}, 20*time.Second, time.Millisecond)
+}
+
+func TestAPlatformThatWantsToBeLeftAloneIsAndTrialsSayWhy(t *testing.T) {
+	for code, reason := range map[platforms.Code]string{platforms.Exhausted: "throttled", platforms.Denied: "denied"} {
+		b := newBench(t)
+		key := b.begin()
+		b.submit(key)
+		b.set(key, running())
+		b.fail(&platforms.Error{Code: code, Verb: "poll", After: time.Hour, Err: errors.New("60 lists a minute")}, nil)
+		b.run()
+		b.eventually(key, func(a record.Attempt) bool { return a.Reason.Code == reason })
+		require.Contains(t, b.attempt(key).Reason.Text, "60 lists a minute")
+		require.Equal(t, 1, b.polled(), "not before an hour has passed")
+	}
+}
+
+func TestASectionOfAnExperimentThatIsOverIsOpenedAnewWhenItIsNeeded(t *testing.T) {
+	b := newBench(t)
+	b.run()
+	before := b.poll
+	sections := b.open()
+	t.Cleanup(sections.Stop)
+	first, err := sections.Of(t.Context(), exp, 0)
+	require.NoError(t, err)
+	again, err := sections.Of(t.Context(), exp, 7)
+	require.NoError(t, err)
+	require.Same(t, first, again, "trials of an experiment with one platform share its section")
+	sections.Close(exp)
+	after, err := sections.Of(t.Context(), exp, 0)
+	require.NoError(t, err)
+	require.NotSame(t, first, after)
+	require.NotSame(t, before, after)
 }

@@ -5,15 +5,22 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/platforms/all"
 )
 
-func TestEveryPlatformIsCalledByItsOwnName(t *testing.T) {
-	list := all.All(all.Options{StateDirectory: t.TempDir()})
-	require.Len(t, list, 3)
-	for name, construct := range list {
-		platform := construct()
-		require.Equal(t, name, platform.Traits().Name)
-		require.NoError(t, platform.Close())
+func TestEveryPlatformIsCalledByItsOwnNameAndOpensWithoutReachingAnybody(t *testing.T) {
+	registry := all.All(all.Options{StateDirectory: t.TempDir()})
+	require.Len(t, registry, 3)
+	for name, kind := range registry {
+		require.Equal(t, name, kind.Traits.Name)
+		require.NoError(t, kind.Open(platforms.Section{Platform: name}).Close())
 	}
+}
+
+func TestTheRegistryChecksASectionByItsPlatformsOwnRules(t *testing.T) {
+	registry := all.All(all.Options{StateDirectory: t.TempDir()})
+	require.NoError(t, registry.Check("local", []byte(`{"anything": 1}`)))
+	require.Error(t, registry.Check("fake", []byte(`{"durations": 1}`)))
+	require.ErrorAs(t, registry.Check("remote", []byte(`{"machineList": []}`)), &platforms.OptionFaults{})
 }

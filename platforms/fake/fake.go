@@ -43,25 +43,30 @@ type Options struct {
 	Now            func() time.Time // the clock; nil: time.Now
 }
 
-type platform struct {
+// kind is what all sections have in common.
+type kind struct {
 	directory string
 	now       func() time.Time
 	writing   sync.Mutex // so that a plan and an intent do not cross in this process
 	replies   sync.Mutex // guards the counters of lost replies
 }
 
-// New returns the platform.
-func New(options Options) platforms.Platform {
-	now := options.Now
-	if now == nil {
-		now = time.Now
-	}
-	return &platform{directory: filepath.Join(options.StateDirectory, "platforms", Name), now: now}
+type platform struct {
+	*kind
+	section platforms.Section
 }
 
-// Traits implements platforms.Platform. Its files are on this host only.
-func (p *platform) Traits() platforms.Traits {
-	return platforms.Traits{Name: Name, NNIPlatform: "local", HostBound: true, PollInterval: pollInterval, Losable: 1}
+// New returns the kind. Its files are on this host only.
+func New(options Options) platforms.Kind {
+	shared := &kind{directory: filepath.Join(options.StateDirectory, "platforms", Name), now: options.Now}
+	if shared.now == nil {
+		shared.now = time.Now
+	}
+	return platforms.Kind{
+		Traits: platforms.Traits{Name: Name, HostBound: true, KeepsIntent: true, PollInterval: pollInterval, Losable: 1},
+		Check:  func(options json.RawMessage) error { _, err := ParseOptions(options); return err },
+		Open:   func(section platforms.Section) platforms.Platform { return &platform{shared, section} },
+	}
 }
 
 // Close implements platforms.Platform.
@@ -73,10 +78,10 @@ func (p *platform) Prepare(_ context.Context, bundle platforms.Bundle) (platform
 }
 
 // Submit implements platforms.Platform.
-func (p *platform) Submit(_ context.Context, job platforms.Job) (platforms.Handle, error) {
-	options, err := ParseOptions(job.Options)
+func (p *platform) Submit(ctx context.Context, job platforms.Job) (platforms.Handle, error) {
+	options, err := p.options(ctx)
 	if err != nil {
-		return platforms.Handle{}, platforms.Errorf(platforms.Invalid, "submit", "%w", err)
+		return platforms.Handle{}, err
 	}
 	if err := options.checkToken(); err != nil {
 		return platforms.Handle{}, err
@@ -93,6 +98,18 @@ func (p *platform) Submit(_ context.Context, job platforms.Job) (platforms.Handl
 		return platforms.Handle{}, platforms.Errorf(platforms.Transient, "submit", "the answer was lost, as configured")
 	}
 	return platforms.Handle{Format: handleFormat, Platform: Name, Key: job.Key}, nil
+}
+
+func (p *platform) options(ctx context.Context) (Settings, error) {
+	text, err := p.section.Options(ctx)
+	if err != nil {
+		return Settings{}, err
+	}
+	options, err := ParseOptions(text)
+	if err != nil {
+		err = platforms.Errorf(platforms.Invalid, "submit", "%w", err)
+	}
+	return options, err
 }
 
 // begin writes the run's plan unless there is one, or an intent came first.
@@ -143,23 +160,24 @@ func (p *platform) loseReply(key trial.Key, wanted int) (bool, error) {
 }
 
 // Poll implements platforms.Platform.
-func (p *platform) Poll(ctx context.Context, handles []platforms.Handle) ([]platforms.Report, error) {
-	reports := make([]platforms.Report, len(handles))
-	for i, handle := range handles {
+func (p *platform) Poll(ctx context.Context, questions []platforms.Question) ([]platforms.Report, error) {
+	reports := make([]platforms.Report, len(questions))
+	for i, asked := range questions {
 		if err := ctx.Err(); err != nil {
 			return nil, fault("poll", err)
 		}
-		run, err := p.read(handle.Key)
+		run, err := p.read(asked.Handle.Key)
 		if err != nil {
 			return nil, fault("poll", err)
 		}
-		reports[i] = run.report(handle.Key, p.now())
+		reports[i] = run.report(asked.Handle.Key, p.now())
 	}
 	return reports, nil
 }
 
 // List implements platforms.Platform.
-func (p *platform) List(_ context.Context, experiment string) ([]platforms.Handle, error) {
+func (p *platform) List(context.Context) ([]platforms.Handle, error) {
+	experiment := p.section.Experiment
 	files, err := os.ReadDir(p.experiment(experiment))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fault("list", err)
@@ -226,7 +244,7 @@ func (p *platform) Collect(_ context.Context, handle platforms.Handle, after pla
 }
 
 // Logs implements platforms.WithLogs. Nothing is ever printed.
-func (p *platform) Logs(_ context.Context, handle platforms.Handle, stream string) (io.ReadCloser, error) {
+func (p *platform) Logs(_ context.Context, handle platforms.Handle, wanted platforms.Log) (io.ReadCloser, error) {
 	run, err := p.read(handle.Key)
 	if err != nil {
 		return nil, fault("logs", err)
@@ -235,10 +253,10 @@ func (p *platform) Logs(_ context.Context, handle platforms.Handle, stream strin
 		return nil, platforms.Errorf(platforms.Transient, "logs", "unreachable, as configured")
 	}
 	content := ""
-	if run.plan != nil && stream == trial.ParameterFile {
+	if run.plan != nil && wanted.Stream == trial.ParameterFile {
 		content = run.plan.Parameter
 	}
-	return io.NopCloser(strings.NewReader(content)), nil
+	return io.NopCloser(strings.NewReader(content[min(int(wanted.From), len(content)):])), nil
 }
 
 // Suffixes of the files of a run, whose names begin with sequence and attempt.

@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"sync"
@@ -39,23 +40,47 @@ func keyed(sequence, attempt int) trial.Key {
 	return trial.Key{Experiment: "abcdefgh", Sequence: sequence, Attempt: attempt}
 }
 
-func jobOf(key trial.Key, options string) platforms.Job {
-	return platforms.Job{Key: key, Parameters: json.RawMessage(`{"x": 5.0, "layers": {"_name": "a"}}`), Options: json.RawMessage(options)}
+// work is a job and the options that its section has meanwhile.
+type work struct {
+	platforms.Job
+	options string
 }
 
-func newPlatform(t *testing.T) (platforms.Platform, *clock) {
+func jobOf(key trial.Key, options string) work {
+	return work{platforms.Job{Key: key, Parameters: json.RawMessage(`{"x": 5.0, "layers": {"_name": "a"}}`)}, options}
+}
+
+// site is a platform whose section's options a test changes.
+type site struct {
+	platforms.Platform
+	options string
+}
+
+func openIn(state string, clock *clock) *site {
+	s := &site{}
+	resolve := func(context.Context) (json.RawMessage, error) { return json.RawMessage(s.options), nil }
+	s.Platform = New(Options{StateDirectory: state, Now: clock.now}).Open(platforms.Section{Platform: Name, Experiment: "abcdefgh", Resolve: resolve})
+	return s
+}
+
+func newPlatform(t *testing.T) (*site, *clock) {
 	clock := newClock()
-	return New(Options{StateDirectory: t.TempDir(), Now: clock.now}), clock
+	return openIn(t.TempDir(), clock), clock
 }
 
-func submit(t *testing.T, platform platforms.Platform, job platforms.Job) platforms.Handle {
-	handle, err := platform.Submit(t.Context(), job)
+func (s *site) submit(t *testing.T, job work) (platforms.Handle, error) {
+	s.options = job.options
+	return s.Submit(t.Context(), job.Job)
+}
+
+func submit(t *testing.T, platform *site, job work) platforms.Handle {
+	handle, err := platform.submit(t, job)
 	require.NoError(t, err)
 	return handle
 }
 
 func poll(t *testing.T, platform platforms.Platform, handle platforms.Handle) platforms.Report {
-	reports, err := platform.Poll(t.Context(), []platforms.Handle{handle})
+	reports, err := platform.Poll(t.Context(), platforms.Ask(handle))
 	require.NoError(t, err)
 	return reports[0]
 }
@@ -124,12 +149,12 @@ func TestConfiguredAnswersOfSubmitAreLostOnceEachAndForAllProcesses(t *testing.T
 	state, clock := t.TempDir(), newClock()
 	job := jobOf(keyed(0, 1), `{"duration": 1, "lostReplies": 2}`)
 	for range 2 {
-		_, err := New(Options{StateDirectory: state, Now: clock.now}).Submit(t.Context(), job)
+		_, err := openIn(state, clock).submit(t, job)
 		require.Equal(t, platforms.Transient, platforms.CodeOf(err))
 		require.Error(t, err)
 	}
-	platform := New(Options{StateDirectory: state, Now: clock.now})
-	handles, err := platform.List(t.Context(), "abcdefgh")
+	platform := openIn(state, clock)
+	handles, err := platform.List(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, handles, []platforms.Handle{submit(t, platform, job)})
 }
@@ -180,7 +205,7 @@ func TestWrongOptionsNameWhatIsWrong(t *testing.T) {
 		`{"final": {"parameter": "nonexistent"}}`: "nonexistent",
 	} {
 		platform, _ := newPlatform(t)
-		_, err := platform.Submit(t.Context(), jobOf(keyed(0, 1), options))
+		_, err := platform.submit(t, jobOf(keyed(0, 1), options))
 		require.Equal(t, platforms.Invalid, platforms.CodeOf(err), options)
 		require.ErrorContains(t, err, fault)
 	}
@@ -234,4 +259,11 @@ func TestAnIntentOlderThanThePlanForbidsTheRun(t *testing.T) {
 	require.Equal(t, -1, report.Exit.Code)
 	require.True(t, report.Started.IsZero())
 	require.Empty(t, crossed.records(now.Add(time.Hour)))
+}
+
+func TestACredentialThatIsRenewedIsFoundAtTheNextTry(t *testing.T) {
+	platform, _ := newPlatform(t)
+	_, err := platform.submit(t, jobOf(keyed(0, 1), `{"duration": 1, "token": "${env:TOKEN}"}`))
+	require.Equal(t, platforms.Denied, platforms.CodeOf(err))
+	submit(t, platform, jobOf(keyed(0, 1), `{"duration": 1, "token": "new"}`))
 }

@@ -3,7 +3,6 @@ package local
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 
 	"github.com/perennial-ml/perennial/codedir"
@@ -34,10 +33,10 @@ func (p *platform) snapshot(bundle platforms.Bundle) (platforms.Workspace, error
 	if err != nil {
 		return platforms.Workspace{}, err
 	}
-	if err := rundir.MakeDirectory(p.snapshots(bundle.Experiment)); err != nil {
+	if err := rundir.MakeDirectory(p.snapshots()); err != nil {
 		return platforms.Workspace{}, err
 	}
-	directory, err := tree.Snapshot(p.snapshots(bundle.Experiment))
+	directory, err := tree.Snapshot(p.snapshots())
 	return platforms.Workspace{Directory: directory, Hash: hash}, err
 }
 
@@ -49,11 +48,8 @@ func codeFault(err error) error {
 	return runs.Fault("prepare", err)
 }
 
-func (p *platform) snapshots(experiment string) string {
-	return filepath.Join(p.machine.Index, filepath.Base(experiment), "code")
-}
-
-// CleanUp implements platforms.WithCleanup. Attempts keep their own copies.
-func (p *platform) CleanUp(_ context.Context, experiment string) error {
-	return runs.Fault("clean up", os.RemoveAll(p.snapshots(experiment)))
+// snapshots is where those of the experiment are. They stay when it is over: it may
+// be resumed, and runs the code it began with.
+func (p *platform) snapshots() string {
+	return filepath.Join(p.machine.Index, filepath.Base(p.section.Experiment), "code")
 }

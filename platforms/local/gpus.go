@@ -21,10 +21,11 @@ type gpuOptions struct {
 	Indices   []int `json:"gpuIndices"`
 }
 
-func readGPUOptions(verb string, section json.RawMessage) (gpuOptions, error) {
+func (p *platform) gpuOptions(ctx context.Context, verb string) (gpuOptions, error) {
 	var options gpuOptions
-	if len(section) == 0 {
-		return options, nil
+	section, err := p.section.Options(ctx)
+	if err != nil || len(section) == 0 {
+		return options, err
 	}
 	if err := json.Unmarshal(section, &options); err != nil {
 		return options, platforms.Errorf(platforms.Invalid, verb, "read the platform's section: %w", err)
@@ -32,10 +33,14 @@ func readGPUOptions(verb string, section json.RawMessage) (gpuOptions, error) {
 	return options, nil
 }
 
-// termsOf are the terms that a job runs on.
-func termsOf(job platforms.Job) (runs.Terms, error) {
-	options, err := readGPUOptions("submit", job.Options)
-	if err != nil || job.GPUs == nil {
+// terms are what a job runs on. One that asks for no GPU runs whatever the section
+// says about them.
+func (p *platform) terms(ctx context.Context, job platforms.Job) (runs.Terms, error) {
+	if job.GPUs == nil {
+		return runs.Terms{}, nil
+	}
+	options, err := p.gpuOptions(ctx, "submit")
+	if err != nil {
 		return runs.Terms{}, err
 	}
 	request := gpu.Request{UseActive: options.UseActive, Share: options.Share, Indices: options.Indices}
@@ -43,8 +48,8 @@ func termsOf(job platforms.Job) (runs.Terms, error) {
 }
 
 // GPUs implements platforms.WithGPUs.
-func (p *platform) GPUs(ctx context.Context, section json.RawMessage) ([]gpu.Host, error) {
-	options, err := readGPUOptions("gpus", section)
+func (p *platform) GPUs(ctx context.Context) ([]gpu.Host, error) {
+	options, err := p.gpuOptions(ctx, "gpus")
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,8 @@ type controller struct {
 
 func (h *gpuHost) controller(options string) *controller {
 	c := &controller{t: h.t, experiment: trial.NewExperimentID(), options: options}
-	c.Platform = local.New(local.Options{Runner: runner, StateDirectory: h.t.TempDir(), GPULedger: h.ledger})
+	kind := local.New(local.Options{Runner: runner, StateDirectory: h.t.TempDir(), GPULedger: h.ledger})
+	c.Platform = kind.Open(platformtest.Section(local.Name, c.experiment, func() json.RawMessage { return json.RawMessage(c.options) }))
 	h.t.Cleanup(c.endAll)
 	return c
 }
@@ -69,7 +70,7 @@ func (c *controller) endAll() {
 func (c *controller) await(handle platforms.Handle, enough func(platforms.Report) bool) platforms.Report {
 	var report platforms.Report
 	require.Eventually(c.t, func() bool {
-		reports, err := c.Poll(context.Background(), []platforms.Handle{handle})
+		reports, err := c.Poll(context.Background(), platforms.Ask(handle))
 		require.NoError(c.t, err)
 		report = reports[0]
 		return enough(report)
@@ -80,7 +81,7 @@ func (c *controller) await(handle platforms.Handle, enough func(platforms.Report
 // job is the next trial's, with so many GPUs.
 func (c *controller) job(command string, gpus int) platforms.Job {
 	job := platformtest.ShellJob(c.t, trial.Key{Experiment: c.experiment, Sequence: c.sequence, Attempt: 1}, platformtest.Behaviour{})
-	job.Command, job.GPUs, job.Options, job.Grace = command, &gpus, json.RawMessage(c.options), 100*time.Millisecond
+	job.Command, job.GPUs, job.Grace = command, &gpus, 100*time.Millisecond
 	c.sequence++
 	return job
 }
@@ -225,7 +226,7 @@ func TestTrialsThatShareAGPUAreNoStrangersToEachOther(t *testing.T) {
 	h.driver.Set(busy...)
 	c.submit(c.job(forever, 1))
 	require.Contains(t, c.refused(c.job(forever, 1)), "is held by trial 0")
-	hosts, err := c.Platform.(platforms.WithGPUs).GPUs(t.Context(), nil)
+	hosts, err := c.Platform.(platforms.WithGPUs).GPUs(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, c.experiment+"/0", hosts[0].Inventory.GPUs[0].Processes[0].Trial)
 	require.Len(t, hosts[0].Leases, 2)
@@ -331,7 +332,7 @@ func (c *controller) insist(job platforms.Job) (platforms.Handle, error) {
 }
 
 func (c *controller) kill(handle platforms.Handle) {
-	reports, err := c.Poll(context.Background(), []platforms.Handle{handle})
+	reports, err := c.Poll(context.Background(), platforms.Ask(handle))
 	if err != nil || reports[0].Phase != platforms.Running {
 		return
 	}
@@ -354,7 +355,7 @@ func TestADriverThatCannotTellKeepsTrialsWaiting(t *testing.T) {
 	h := &gpuHost{t: t, ledger: filepath.Join(t.TempDir(), "ledger")}
 	c := h.controller("")
 	require.Contains(t, c.refused(c.job(forever, 1)), "Driver/library version mismatch")
-	hosts, err := c.Platform.(platforms.WithGPUs).GPUs(t.Context(), nil)
+	hosts, err := c.Platform.(platforms.WithGPUs).GPUs(t.Context())
 	require.NoError(t, err)
 	require.True(t, strings.Contains(hosts[0].Fault, "version mismatch"), hosts[0].Fault)
 }

@@ -30,10 +30,6 @@ const handleFormat = 1
 // 1,000 runs cost some milliseconds.
 const pollInterval = 500 * time.Millisecond
 
-// endsKept is how many ends wait to be heard of; whoever does not listen gets no
-// more, and finds them by Poll.
-const endsKept = 1024
-
 // Options say what the platform stands on.
 type Options struct {
 	Runner         string // absolute path of the runner's binary
@@ -44,50 +40,56 @@ type Options struct {
 	GPULedger string
 }
 
-type platform struct {
-	Options
+// kind is what all sections have in common: the runs of this machine.
+type kind struct {
 	machine *runs.Machine
-	ends    chan trial.Key
+	ended   platforms.Ends
+}
+
+type platform struct {
+	*kind
+	section platforms.Section
+	ends    <-chan trial.Key
+	stop    func()
 }
 
 var (
-	_ platforms.WithLogs    = (*platform)(nil)
-	_ platforms.WithCleanup = (*platform)(nil)
-	_ platforms.WithProbe   = (*platform)(nil)
-	_ platforms.WithEnds    = (*platform)(nil)
-	_ platforms.WithGPUs    = (*platform)(nil)
+	_ platforms.WithLogs = (*platform)(nil)
+	_ platforms.WithEnds = (*platform)(nil)
+	_ platforms.WithGPUs = (*platform)(nil)
 )
 
-// New returns the platform. It touches nothing yet.
-func New(options Options) platforms.Platform {
-	p := &platform{Options: options, ends: make(chan trial.Key, endsKept)}
-	p.machine = runs.New(runs.Options{
+// New returns the kind. It touches nothing yet. One look at a run is definite, since
+// a lock of the kernel answers it.
+func New(options Options) platforms.Kind {
+	k := &kind{}
+	k.machine = runs.New(runs.Options{
 		Runner: options.Runner, Index: filepath.Join(options.StateDirectory, "platforms", Name),
-		Experiments: filepath.Join(options.StateDirectory, "experiments"), NNIPlatform: "local", Ended: p.tellEnd,
+		Experiments: filepath.Join(options.StateDirectory, "experiments"), NNIPlatform: "local", Ended: k.ended.Tell,
 		GPUs: options.GPUs, GPULedger: options.GPULedger, GPUPatience: gpuPatience,
 	})
-	return p
+	return platforms.Kind{
+		Traits: platforms.Traits{Name: Name, HostBound: true, RunsHere: true, KeepsIntent: true, PollInterval: pollInterval, Losable: 1},
+		Open:   k.open,
+		Probe:  func(context.Context) []trial.Reason { return k.machine.Probe() },
+	}
 }
 
-// Traits implements platforms.Platform. One look is definite, since a lock of the
-// kernel answers it.
-func (p *platform) Traits() platforms.Traits {
-	return platforms.Traits{Name: Name, NNIPlatform: "local", HostBound: true, PollInterval: pollInterval, Losable: 1}
+func (k *kind) open(section platforms.Section) platforms.Platform {
+	p := &platform{kind: k, section: section}
+	p.ends, p.stop = k.ended.Listen(section.Experiment)
+	return p
 }
 
 // Ends implements platforms.WithEnds. It tells of the runs whose runner this
 // process started.
 func (p *platform) Ends() <-chan trial.Key { return p.ends }
 
-func (p *platform) tellEnd(key trial.Key) {
-	select {
-	case p.ends <- key:
-	default:
-	}
-}
-
 // Close implements platforms.Platform.
-func (p *platform) Close() error { return nil }
+func (p *platform) Close() error {
+	p.stop()
+	return nil
+}
 
 // handleData lets a run be found even if the index is lost.
 type handleData struct {
@@ -116,7 +118,7 @@ func refOf(handle platforms.Handle) (runs.Ref, error) {
 
 // Submit implements platforms.Platform.
 func (p *platform) Submit(ctx context.Context, job platforms.Job) (platforms.Handle, error) {
-	terms, err := termsOf(job)
+	terms, err := p.terms(ctx, job)
 	if err != nil {
 		return platforms.Handle{}, err
 	}
@@ -128,13 +130,13 @@ func (p *platform) Submit(ctx context.Context, job platforms.Job) (platforms.Han
 }
 
 // Poll implements platforms.Platform.
-func (p *platform) Poll(ctx context.Context, handles []platforms.Handle) ([]platforms.Report, error) {
-	reports := make([]platforms.Report, len(handles))
-	for i, handle := range handles {
+func (p *platform) Poll(ctx context.Context, questions []platforms.Question) ([]platforms.Report, error) {
+	reports := make([]platforms.Report, len(questions))
+	for i, asked := range questions {
 		if err := ctx.Err(); err != nil {
 			return nil, runs.Fault("poll", err)
 		}
-		reports[i] = p.report(handle)
+		reports[i] = p.report(asked.Handle)
 	}
 	return reports, nil
 }
@@ -149,8 +151,8 @@ func (p *platform) report(handle platforms.Handle) platforms.Report {
 }
 
 // List implements platforms.Platform.
-func (p *platform) List(_ context.Context, experiment string) ([]platforms.Handle, error) {
-	refs, err := p.machine.List(experiment)
+func (p *platform) List(context.Context) ([]platforms.Handle, error) {
+	refs, err := p.machine.List(p.section.Experiment)
 	if err != nil {
 		return nil, err
 	}
@@ -181,13 +183,13 @@ func (p *platform) Collect(_ context.Context, handle platforms.Handle, after pla
 }
 
 // Logs implements platforms.WithLogs.
-func (p *platform) Logs(_ context.Context, handle platforms.Handle, stream string) (io.ReadCloser, error) {
+func (p *platform) Logs(_ context.Context, handle platforms.Handle, wanted platforms.Log) (io.ReadCloser, error) {
 	ref, err := refOf(handle)
 	if err != nil {
 		return nil, runs.Fault("logs", err)
 	}
-	return p.machine.Logs(ref, stream)
+	if wanted.Replica != "" {
+		return nil, platforms.Errorf(platforms.NotFound, "logs", "a trial on platform local has no replicas")
+	}
+	return p.machine.Logs(ref, wanted.Stream, wanted.From)
 }
-
-// Probe implements platforms.WithProbe.
-func (p *platform) Probe(context.Context) []trial.Reason { return p.machine.Probe() }

@@ -27,9 +27,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	platformtest.Main(func() platforms.Platform {
-		return local.New(local.Options{Runner: os.Getenv(runnerVariable), StateDirectory: os.Getenv(stateVariable)})
-	})
+	platformtest.Main(func() platformtest.Subject { return subjectIn(os.Getenv(stateVariable), os.Getenv(runnerVariable)) })
 	directory, err := os.MkdirTemp("", "local-test-")
 	if err == nil {
 		err = buildRunner(filepath.Join(directory, "perennial-runner"))
@@ -53,10 +51,11 @@ func buildRunner(path string) error {
 	return build.Run()
 }
 
-func subject(t *testing.T) platformtest.Subject {
-	state := t.TempDir()
+func subject(t *testing.T) platformtest.Subject { return subjectIn(t.TempDir(), runner) }
+
+func subjectIn(state, runner string) platformtest.Subject {
 	return platformtest.Subject{
-		Open: func(*testing.T) platforms.Platform {
+		Kind: func(*testing.T) platforms.Kind {
 			return local.New(local.Options{Runner: runner, StateDirectory: state})
 		},
 		Job:         platformtest.ShellJob,
@@ -80,10 +79,16 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	s := &site{t: t, state: t.TempDir()}
-	s.Platform = local.New(local.Options{Runner: runner, StateDirectory: s.state})
 	key := trial.Key{Experiment: trial.NewExperimentID(), Sequence: 3, Attempt: 1}
 	s.job = platformtest.ShellJob(t, key, platformtest.Behaviour{})
+	s.Platform = s.with(runner)
 	return s
+}
+
+// with is the section of the job's experiment, with a runner.
+func (s *site) with(runner string) platforms.Platform {
+	kind := local.New(local.Options{Runner: runner, StateDirectory: s.state})
+	return kind.Open(platformtest.Section(local.Name, s.job.Key.Experiment, nil))
 }
 
 // run runs a command to its end and returns the report.
@@ -99,7 +104,7 @@ func (s *site) end(handle platforms.Handle) platforms.Report {
 	s.t.Helper()
 	var report platforms.Report
 	require.Eventually(s.t, func() bool {
-		reports, err := s.Poll(s.t.Context(), []platforms.Handle{handle})
+		reports, err := s.Poll(s.t.Context(), platforms.Ask(handle))
 		require.NoError(s.t, err)
 		report = reports[0]
 		return report.Phase.Definite()
@@ -165,7 +170,7 @@ func TestRunsInADirectoryElsewhereAreListedAndTheirClaimsStayHere(t *testing.T) 
 	report := s.run("echo there")
 	require.Equal(t, filepath.Join(s.job.Directory, "trials", s.job.Key.TrialID(), "attempt-1"), report.Output)
 	require.NoFileExists(t, filepath.Join(report.Output, "claim"))
-	handles, err := s.List(t.Context(), s.job.Key.Experiment)
+	handles, err := s.List(t.Context())
 	require.NoError(t, err)
 	require.Len(t, handles, 1)
 	require.Equal(t, report, s.end(handles[0]))
@@ -197,7 +202,7 @@ func TestAnAttemptOfASnapshotRunsInItsOwnCopy(t *testing.T) {
 	s := newSite(t)
 	code := s.job.Workspace.Directory
 	require.NoError(t, os.WriteFile(filepath.Join(code, "data"), []byte("before\n"), 0o644))
-	bundle := platforms.Bundle{Experiment: s.job.Key.Experiment, CodeDirectory: code, Snapshot: true}
+	bundle := platforms.Bundle{CodeDirectory: code, Snapshot: true}
 	workspace, err := s.Prepare(t.Context(), bundle)
 	require.NoError(t, err)
 	require.NotEmpty(t, workspace.Hash)
@@ -206,11 +211,9 @@ func TestAnAttemptOfASnapshotRunsInItsOwnCopy(t *testing.T) {
 	require.Equal(t, "before\n", s.output(s.run("cat data; echo changed >data"), "stdout"))
 	s.job.Key.Sequence = 4
 	require.Equal(t, "before\n", s.output(s.run("cat data"), "stdout"))
-	require.NoError(t, s.Platform.(platforms.WithCleanup).CleanUp(t.Context(), s.job.Key.Experiment))
-	require.NoDirExists(t, workspace.Directory)
-	handles, err := s.List(t.Context(), s.job.Key.Experiment)
+	handles, err := s.List(t.Context())
 	require.NoError(t, err)
-	require.Len(t, handles, 2, "runs stay")
+	require.Len(t, handles, 2)
 }
 
 func TestCodeThatIsNotThereIsNamedAndWaitedForOnceTheExperimentRuns(t *testing.T) {
@@ -230,11 +233,11 @@ func TestCodeThatIsNotThereIsNamedAndWaitedForOnceTheExperimentRuns(t *testing.T
 
 func TestAfterAFailedSubmitTheNextOneFinishesTheRun(t *testing.T) {
 	s := newSite(t)
-	broken := local.New(local.Options{Runner: "/nonexistent/runner", StateDirectory: s.state})
+	broken := s.with("/nonexistent/runner")
 	_, err := broken.Submit(t.Context(), s.job)
 	requireCode(t, platforms.NotFound, err)
 	require.ErrorContains(t, err, "/nonexistent/runner")
-	broken = local.New(local.Options{Runner: "/bin/false", StateDirectory: s.state})
+	broken = s.with("/bin/false")
 	_, err = broken.Submit(t.Context(), s.job)
 	requireCode(t, platforms.Transient, err)
 	require.Equal(t, platforms.Exited, s.run("echo late").Phase)
@@ -262,7 +265,7 @@ func TestHalfAMetricAtTheJournalsEndIsNotCollected(t *testing.T) {
 	_, err = journal.Write([]byte{40, 0, 0, 0, 1, 2, 3})
 	require.NoError(t, err)
 	require.NoError(t, journal.Close())
-	handles, err := s.List(t.Context(), s.job.Key.Experiment)
+	handles, err := s.List(t.Context())
 	require.NoError(t, err)
 	records, cursor, err := s.Collect(t.Context(), handles[0], "")
 	require.NoError(t, err)
@@ -287,9 +290,9 @@ func TestARunOfAnotherMachineIsUnreachableNotLost(t *testing.T) {
 	require.NoError(t, os.Remove(run.Path(rundir.ExitFile)))
 	process.MachineID = "another"
 	require.NoError(t, run.WriteProcess(*process))
-	handles, err := s.List(t.Context(), s.job.Key.Experiment)
+	handles, err := s.List(t.Context())
 	require.NoError(t, err)
-	reports, err := s.Poll(t.Context(), handles)
+	reports, err := s.Poll(t.Context(), platforms.Ask(handles...))
 	require.NoError(t, err)
 	require.Equal(t, platforms.Unreachable, reports[0].Phase)
 }
@@ -303,7 +306,7 @@ func TestALostRunOfAnEarlierBootSaysSo(t *testing.T) {
 	require.NoError(t, os.Remove(run.Path(rundir.ExitFile)))
 	process.BootID = "an earlier one"
 	require.NoError(t, run.WriteProcess(*process))
-	handles, err := s.List(t.Context(), s.job.Key.Experiment)
+	handles, err := s.List(t.Context())
 	require.NoError(t, err)
 	lost := s.end(handles[0])
 	require.Equal(t, platforms.Lost, lost.Phase)
@@ -313,18 +316,20 @@ func TestALostRunOfAnEarlierBootSaysSo(t *testing.T) {
 func TestLogsAreTheTrialsStreams(t *testing.T) {
 	s := newSite(t)
 	s.run("echo out; echo err >&2")
-	handles, err := s.List(t.Context(), s.job.Key.Experiment)
+	handles, err := s.List(t.Context())
 	require.NoError(t, err)
 	logs := s.Platform.(platforms.WithLogs)
-	for stream, wanted := range map[string]string{"stdout": "out\n", "stderr": "err\n", "trial.log": ""} {
-		reader, err := logs.Logs(t.Context(), handles[0], stream)
+	for stream, wanted := range map[string]string{"stdout": "ut\n", "stderr": "rr\n", "trial.log": ""} {
+		reader, err := logs.Logs(t.Context(), handles[0], platforms.Log{Stream: stream, From: 1})
 		require.NoError(t, err)
 		content, err := io.ReadAll(reader)
 		require.NoError(t, err)
 		require.Equal(t, wanted, string(content))
 		require.NoError(t, reader.Close())
 	}
-	_, err = logs.Logs(t.Context(), handles[0], "../job.json")
+	_, err = logs.Logs(t.Context(), handles[0], platforms.Log{Stream: "stdout", Replica: "worker-1"})
+	requireCode(t, platforms.NotFound, err)
+	_, err = logs.Logs(t.Context(), handles[0], platforms.Log{Stream: "../job.json"})
 	requireCode(t, platforms.NotFound, err)
 }
 
@@ -332,7 +337,7 @@ func TestTheProbeNamesWhatIsMissing(t *testing.T) {
 	s := newSite(t)
 	codes := func(options local.Options) []string {
 		var codes []string
-		for _, reason := range local.New(options).(platforms.WithProbe).Probe(t.Context()) {
+		for _, reason := range local.New(options).Probe(t.Context()) {
 			codes = append(codes, reason.Code)
 		}
 		return codes
@@ -347,7 +352,7 @@ func TestTheProbeNamesWhatIsMissing(t *testing.T) {
 func TestAHandleOfANewerVersionIsNotMisread(t *testing.T) {
 	s := newSite(t)
 	handle := platforms.Handle{Format: 99, Platform: local.Name, Key: s.job.Key}
-	reports, err := s.Poll(t.Context(), []platforms.Handle{handle})
+	reports, err := s.Poll(t.Context(), platforms.Ask(handle))
 	require.NoError(t, err)
 	require.Equal(t, platforms.Unreachable, reports[0].Phase)
 	require.Error(t, s.Cancel(t.Context(), handle, intent()))
@@ -360,7 +365,7 @@ func TestATrialThatFillsTheDiskStillGetsItsExitRecord(t *testing.T) {
 	report := s.run("echo 'perennial: final 0.5'; cat /dev/zero >$NNI_OUTPUT_DIR/filler; exit 3")
 	require.Equal(t, platforms.Exited, report.Phase)
 	require.Equal(t, 3, report.Exit.Code)
-	handles, err := s.List(t.Context(), s.job.Key.Experiment)
+	handles, err := s.List(t.Context())
 	require.NoError(t, err)
 	records, _, err := s.Collect(t.Context(), handles[0], "")
 	require.NoError(t, err)
@@ -372,7 +377,7 @@ func TestAnIntentThatCameAfterTheEndIsNotReported(t *testing.T) {
 	before := s.run("exit 0")
 	_, err := rundir.Run{Directory: before.Output}.WriteIntent(intent())
 	require.NoError(t, err)
-	handles, err := s.List(t.Context(), s.job.Key.Experiment)
+	handles, err := s.List(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, before, s.end(handles[0]))
 }
@@ -399,7 +404,7 @@ func TestTheEndOfARunIsToldWithoutBeingAskedFor(t *testing.T) {
 	case <-time.After(time.Minute):
 		require.Fail(t, "nothing was told")
 	}
-	reports, err := s.Poll(t.Context(), []platforms.Handle{handle})
+	reports, err := s.Poll(t.Context(), platforms.Ask(handle))
 	require.NoError(t, err)
 	require.Equal(t, platforms.Exited, reports[0].Phase)
 }

@@ -115,7 +115,7 @@ func (h *host) judge(facts map[string][]string) (site, error) {
 		return site{}, unfit(h.address, "it is %s on %s; trials run on Linux on %s", first("system"), first("processor"),
 			strings.Join(slices.Sorted(maps.Keys(processors)), ", "))
 	}
-	binary, err := h.platform.Runner("linux", processor)
+	binary, err := h.kind.Runner("linux", processor)
 	if err != nil {
 		return site{}, unfit(h.address, "%w", err)
 	}

@@ -32,15 +32,13 @@ const uploadTimeout = 10 * time.Minute
 // the experiment began with, whatever becomes of the directory.
 type archives struct{ directory string }
 
-func (p *platform) archives(experiment string) archives {
-	return archives{filepath.Join(p.placements.Folder(experiment), "code")}
+func (k *kind) archives(experiment string) archives {
+	return archives{filepath.Join(k.placements.Folder(experiment), "code")}
 }
 
 func (a archives) path(hash string) string {
 	return filepath.Join(a.directory, filepath.Base(hash)+".tar.gz")
 }
-
-func (a archives) remove() error { return runs.Fault("clean up", os.RemoveAll(a.directory)) }
 
 // pack packs a directory and returns its hash.
 func (a archives) pack(directory string) (string, error) {
@@ -81,21 +79,30 @@ func (a archives) write(tree *codedir.Tree, hash string) error {
 // machine that can be reached. One is enough; the others get it with their first
 // trial.
 func (p *platform) Prepare(ctx context.Context, bundle platforms.Bundle) (platforms.Workspace, error) {
-	machines, err := p.machines(bundle.Experiment)
+	s, err := p.read(ctx, "prepare")
 	if err != nil {
-		return platforms.Workspace{}, runs.Fault("prepare", err)
+		return platforms.Workspace{}, err
+	}
+	hash, err := p.packed(bundle)
+	if err != nil {
+		return platforms.Workspace{}, err
+	}
+	return platforms.Workspace{Hash: hash}, p.bringToAll(ctx, s.Machines, hash)
+}
+
+// packed has the bundle's code packed here and returns its hash.
+func (p *platform) packed(bundle platforms.Bundle) (string, error) {
+	if bundle.Again != nil {
+		return bundle.Again.Hash, nil
 	}
 	if err := runs.CheckCode(bundle.CodeDirectory); err != nil {
-		return platforms.Workspace{}, platforms.Errorf(platforms.Invalid, "prepare", "%w", err)
+		return "", platforms.Errorf(platforms.Invalid, "prepare", "%w", err)
 	}
-	hash, err := p.archives(bundle.Experiment).pack(bundle.CodeDirectory)
+	hash, err := p.archives(p.section.Experiment).pack(bundle.CodeDirectory)
 	if errors.Is(err, codedir.ErrTooLarge) || errors.Is(err, codedir.ErrLinkLeaves) {
 		err = platforms.Errorf(platforms.Invalid, "prepare", "%w", err)
 	}
-	if err != nil {
-		return platforms.Workspace{}, runs.Fault("prepare", err)
-	}
-	return platforms.Workspace{Hash: hash}, p.bringToAll(ctx, machines, bundle.Experiment, hash)
+	return hash, runs.Fault("prepare", err)
 }
 
 // result is what became of one machine.
@@ -106,11 +113,11 @@ type result struct {
 
 // bringToAll returns when every machine has the code, or one and the others take
 // too long. It fails where none can be reached.
-func (p *platform) bringToAll(ctx context.Context, machines []machine, experiment, hash string) error {
+func (p *platform) bringToAll(ctx context.Context, machines []machine, hash string) error {
 	results := make(chan result, len(machines))
 	for i, m := range machines {
 		go func() {
-			results <- result{i, faultAt("prepare", m.Address, p.host(m, experiment).bringCode(p.ctx, experiment, hash))}
+			results <- result{i, faultAt("prepare", m.Address, p.host(m).bringCode(p.ctx(), p.section.Experiment, hash))}
 		}()
 	}
 	faults, done := awaitOne(ctx, results, len(machines))
@@ -176,8 +183,8 @@ func (h *host) bringing(up *link, experiment, hash string) *bringing {
 	brought := &bringing{done: make(chan struct{})}
 	h.uploads[name] = brought
 	go func() {
-		archive := h.platform.archives(experiment).path(hash)
-		err := up.upload(h.platform.ctx, archive, agent.Hello{Experiment: experiment, Code: hash})
+		archive := h.kind.archives(experiment).path(hash)
+		err := up.upload(h.kind.ctx(), archive, agent.Hello{Experiment: experiment, Code: hash})
 		h.mutex.Lock()
 		defer h.mutex.Unlock()
 		delete(h.uploads, name)

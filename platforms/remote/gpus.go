@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"encoding/json"
 	"sync"
 
 	"github.com/perennial-ml/perennial/gpu"
@@ -12,15 +11,15 @@ import (
 var _ platforms.WithGPUs = (*platform)(nil)
 
 // GPUs implements platforms.WithGPUs: it asks every machine of the section.
-func (p *platform) GPUs(ctx context.Context, options json.RawMessage) ([]gpu.Host, error) {
-	s, err := parse(options)
+func (p *platform) GPUs(ctx context.Context) ([]gpu.Host, error) {
+	s, err := p.read(ctx, "gpus")
 	if err != nil {
-		return nil, platforms.Errorf(platforms.Invalid, "gpus", "%w", err)
+		return nil, err
 	}
 	hosts := make([]gpu.Host, len(s.Machines))
 	var group sync.WaitGroup
 	for i, m := range s.Machines {
-		group.Go(func() { hosts[i] = p.host(m, "").gpus(ctx, m) })
+		group.Go(func() { hosts[i] = p.host(m).gpus(ctx, m) })
 	}
 	group.Wait()
 	return hosts, nil

@@ -34,106 +34,78 @@ const connectTimeout = 5 * time.Minute
 // host is one machine: its connection while there is one, made when somebody needs
 // it, and what is known of it.
 type host struct {
-	platform *platform
-	address  Address
+	kind    *kind
+	address Address
 
-	mutex      sync.Mutex
-	experiment string // on whose behalf we log in
-	machine    machine
-	link       *link         // nil while there is none
-	trying     chan struct{} // closed when the present try is over; nil: there is none
-	fault      error         // of the last try; nil after a good one
-	failures   int
-	next       time.Time     // no try before
-	heard      time.Time     // when its agent last answered
-	asked      time.Time     // when it was first asked since then
-	looked     time.Time     // when facts were told
-	welcome    agent.Welcome // of the last connection
-	changed    time.Time     // when that was another directory than before
-	used       time.Time     // when somebody last needed it
-	facts      agent.Facts
-	open       map[trial.Key]bool   // runs that are not over, as far as known
-	code       map[string]bool      // hashes it is known to hold
-	uploads    map[string]*bringing // those under way
+	mutex    sync.Mutex
+	section  *platform // on whose behalf we log in
+	machine  machine
+	link     *link         // nil while there is none
+	trying   chan struct{} // closed when the present try is over; nil: there is none
+	fault    error         // of the last try; nil after a good one
+	failures int
+	next     time.Time     // no try before
+	heard    time.Time     // when its agent last answered
+	asked    time.Time     // when it was first asked since then
+	looked   time.Time     // when facts were told
+	welcome  agent.Welcome // of the last connection
+	changed  time.Time     // when that was another directory than before
+	used     time.Time     // when somebody last needed it
+	facts    agent.Facts
+	open     map[trial.Key]bool   // runs that are not over, as far as known
+	code     map[string]bool      // hashes it is known to hold
+	uploads  map[string]*bringing // those under way
 }
 
-func newHost(p *platform, m machine, experiment string) *host {
+func newHost(p *platform, m machine) *host {
 	return &host{
-		platform: p, address: m.Address, machine: m, experiment: experiment, heard: time.Now(),
+		kind: p.kind, section: p, address: m.Address, machine: m, heard: time.Now(),
 		open: map[trial.Key]bool{}, code: map[string]bool{}, uploads: map[string]*bringing{},
 	}
 }
 
 // host returns the machine, made known now if it was not. The next login goes by
-// what this experiment says of it.
-func (p *platform) host(m machine, experiment string) *host {
+// what this section says of it.
+func (p *platform) host(m machine) *host {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	known := p.hosts[m.Address]
 	if known == nil {
-		known = newHost(p, m, experiment)
+		known = newHost(p, m)
 		p.hosts[m.Address] = known
 	}
 	known.mutex.Lock()
 	defer known.mutex.Unlock()
-	known.machine, known.experiment = m, experiment
+	known.machine, known.section = m, p
 	return known
 }
 
-// hostOf returns the machine that has a run of an experiment.
-func (p *platform) hostOf(experiment string, address Address) (*host, error) {
+// hostOf returns the machine that has a run of the section.
+func (p *platform) hostOf(ctx context.Context, address Address) (*host, error) {
 	p.mutex.Lock()
 	known := p.hosts[address]
 	p.mutex.Unlock()
 	if known != nil {
 		return known, nil
 	}
-	m, err := p.machine(experiment, address)
+	m, err := p.machine(ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	return p.host(m, experiment), nil
+	return p.host(m), nil
 }
 
-// machines are all that an experiment names.
-func (p *platform) machines(experiment string) ([]machine, error) {
-	sections, err := p.sections(experiment)
-	var all []machine
-	for _, s := range sections {
-		all = append(all, s.Machines...)
-	}
-	return all, err
-}
-
-func (p *platform) sections(experiment string) ([]section, error) {
-	if p.Sections == nil {
-		return nil, errors.New("nobody knows the machines of this experiment")
-	}
-	raw, err := p.Sections(experiment)
-	if err != nil {
-		return nil, err
-	}
-	var sections []section
-	for _, options := range raw {
-		s, err := parse(options)
-		if err != nil {
-			return nil, err
-		}
-		sections = append(sections, s)
-	}
-	return sections, nil
-}
-
-func (p *platform) machine(experiment string, address Address) (machine, error) {
-	machines, err := p.machines(experiment)
+// machine is what the section says of a machine now.
+func (p *platform) machine(ctx context.Context, address Address) (machine, error) {
+	s, err := p.read(ctx, "connect")
 	if err != nil {
 		return machine{}, err
 	}
-	i := slices.IndexFunc(machines, func(m machine) bool { return m.Address == address })
+	i := slices.IndexFunc(s.Machines, func(m machine) bool { return m.Address == address })
 	if i < 0 {
 		return machine{}, fmt.Errorf("machine %s is not in the experiment's machineList any more", address)
 	}
-	return machines[i], nil
+	return s.Machines[i], nil
 }
 
 // up returns the connection. It waits for the first try to reach the machine; where
@@ -206,7 +178,7 @@ func (h *host) doFor(ctx context.Context, placed placement, verb func(*agent.Cli
 // try sees to it that the machine is being reached, unless it is or it is too
 // soon. It returns what is closed when the present try is over.
 func (h *host) try() <-chan struct{} {
-	if h.link == nil && h.trying == nil && !time.Now().Before(h.next) && h.platform.ctx.Err() == nil {
+	if h.link == nil && h.trying == nil && !time.Now().Before(h.next) && h.kind.ctx().Err() == nil {
 		h.trying = make(chan struct{})
 		go h.reach()
 	}
@@ -218,7 +190,7 @@ func (h *host) try() <-chan struct{} {
 
 // reach is one try.
 func (h *host) reach() {
-	ctx, cancel := context.WithTimeout(h.platform.ctx, connectTimeout)
+	ctx, cancel := context.WithTimeout(h.kind.ctx(), connectTimeout)
 	defer cancel()
 	made, err := h.connect(ctx)
 	h.mutex.Lock()
@@ -234,7 +206,7 @@ func (h *host) reach() {
 	}
 	h.link, h.welcome, h.fault, h.failures, h.heard = made, made.welcome, nil, 0, time.Now()
 	go h.follow(made)
-	go h.platform.supersedeOn(h)
+	go h.section.supersedeOn(h)
 }
 
 func (h *host) failed(err error) {
@@ -361,18 +333,16 @@ func (h *host) saw(key trial.Key, over bool) {
 	}
 }
 
-// target is how to log in, by what the experiment says now: a person may have
+// target is how to log in, by what the section says now: a person may have
 // mended a password meanwhile.
-func (h *host) target() ssh.Target {
+func (h *host) target(ctx context.Context) ssh.Target {
 	h.mutex.Lock()
-	experiment, m := h.experiment, h.machine
+	section, m := h.section, h.machine
 	h.mutex.Unlock()
-	if experiment != "" {
-		if fresh, err := h.platform.machine(experiment, h.address); err == nil {
-			m = fresh
-		}
+	if fresh, err := section.machine(ctx, h.address); err == nil {
+		m = fresh
 	}
-	socket, _ := h.platform.LookupEnv(experiment, "SSH_AUTH_SOCK")
+	socket, _ := section.section.LookupEnv("SSH_AUTH_SOCK")
 	return ssh.Target{
 		Host: m.Host, Port: m.Port, User: m.User, Password: m.Password, KeyFile: m.KeyFile, Passphrase: m.Passphrase,
 		ConfigFile: m.configuration, AgentSocket: socket,

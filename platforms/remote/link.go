@@ -45,12 +45,12 @@ func (l *link) close() {
 
 // connect logs in, brings the runner if need be and starts an agent.
 func (h *host) connect(ctx context.Context) (*link, error) {
-	connection, err := ssh.Dial(ctx, h.target())
+	connection, err := ssh.Dial(ctx, h.target(ctx))
 	if err != nil {
 		return nil, err
 	}
 	made := &link{connection: connection}
-	made.forget = context.AfterFunc(h.platform.ctx, func() { connection.Close() })
+	made.forget = context.AfterFunc(h.kind.ctx(), func() { connection.Close() })
 	if err := h.serve(ctx, made); err != nil {
 		made.close()
 		return nil, err
@@ -77,7 +77,7 @@ func (h *host) serve(ctx context.Context, made *link) error {
 		return h.replace(ctx, made.connection, site)
 	}
 	made.welcome = welcome
-	made.client = agent.NewClient(output, process.Stdin, h.platform.tellEnd)
+	made.client = agent.NewClient(output, process.Stdin, h.kind.ended.Tell)
 	return nil
 }
 

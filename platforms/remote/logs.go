@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"errors"
 	"io"
 
 	"github.com/perennial-ml/perennial/platforms"
@@ -11,9 +10,8 @@ import (
 	"github.com/perennial-ml/perennial/runner/runs"
 )
 
-// Logs implements platforms.WithLogs. The stream is an io.Seeker until it is read:
-// who knows the beginning need not have it brought again.
-func (p *platform) Logs(ctx context.Context, handle platforms.Handle, stream string) (io.ReadCloser, error) {
+// Logs implements platforms.WithLogs.
+func (p *platform) Logs(ctx context.Context, handle platforms.Handle, wanted platforms.Log) (io.ReadCloser, error) {
 	placed, err := p.located(handle)
 	if err != nil {
 		return nil, runs.Fault("logs", err)
@@ -21,7 +19,10 @@ func (p *platform) Logs(ctx context.Context, handle platforms.Handle, stream str
 	if placed == nil || placed.Never != nil {
 		return nil, platforms.Errorf(platforms.NotFound, "logs", "no machine ever had this run")
 	}
-	h, err := p.hostOf(handle.Key.Experiment, placed.Address)
+	if wanted.Replica != "" {
+		return nil, platforms.Errorf(platforms.NotFound, "logs", "a trial on platform remote has no replicas")
+	}
+	h, err := p.hostOf(ctx, placed.Address)
 	var up *link
 	if err == nil {
 		up, err = h.up(ctx)
@@ -33,7 +34,7 @@ func (p *platform) Logs(ctx context.Context, handle platforms.Handle, stream str
 		return nil, faultAt("logs", placed.Address, err)
 	}
 	return &logStream{ctx: ctx, link: up, address: h.address,
-		hello: agent.Hello{Purpose: agent.Logs, Ref: &runs.Ref{Key: handle.Key}, Stream: stream}}, nil
+		hello: agent.Hello{Purpose: agent.Logs, Ref: &runs.Ref{Key: handle.Key}, Stream: wanted.Stream, Offset: wanted.From}}, nil
 }
 
 // logStream is a stream over a session of its own, which begins with the first
@@ -45,15 +46,6 @@ type logStream struct {
 	hello   agent.Hello
 	process *ssh.Process
 	output  io.Reader
-}
-
-// Seek implements io.Seeker, from the start and before the first Read only.
-func (s *logStream) Seek(offset int64, whence int) (int64, error) {
-	if whence != io.SeekStart || s.process != nil {
-		return 0, errors.New("a log can be moved in from its start only, before it is read")
-	}
-	s.hello.Offset = offset
-	return offset, nil
 }
 
 // Read implements io.Reader.

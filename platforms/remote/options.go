@@ -51,16 +51,7 @@ func (a Address) login() Address {
 }
 
 // String is the address for people.
-func (a Address) String() string {
-	name := a.Host
-	if a.User != "" {
-		name = a.User + "@" + name
-	}
-	if a.Port != 0 && a.Port != 22 {
-		name = fmt.Sprintf("%s:%d", name, a.Port)
-	}
-	return name
-}
+func (a Address) String() string { return platforms.HostName(a.User, a.Host, a.Port) }
 
 func (s section) lostAfter() time.Duration { return time.Duration(s.HostLostAfter) * time.Second }
 

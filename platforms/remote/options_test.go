@@ -66,7 +66,7 @@ func TestAReferenceIsNoFaultAndWhatItStandsForMayBe(t *testing.T) {
 
 func TestAHandleNamesTheMachineAsEverythingElseDoes(t *testing.T) {
 	for _, address := range []Address{{Host: "gpu1"}, {Host: "gpu1", Port: 22, User: "ada"}, {Host: "gpu1", Port: 2222, Directory: "/disk"}} {
-		require.Equal(t, address.String(), placement{Address: address}.handle().Host())
+		require.Equal(t, address.String(), placement{Address: address}.handle().Host)
 	}
-	require.Empty(t, placement{}.handle().Host(), "an attempt that was kept from starting is on no machine")
+	require.Empty(t, placement{}.handle().Host, "an attempt that was kept from starting is on no machine")
 }

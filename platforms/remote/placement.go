@@ -39,9 +39,17 @@ func (p placement) foreign(to agent.Welcome) bool {
 	return p.Site != "" && to.Site != "" && p.Site != to.Site
 }
 
+// host is the machine for people, empty where there never will be one.
+func (p placement) host() string {
+	if p.Never != nil {
+		return ""
+	}
+	return p.Address.String()
+}
+
 func (p placement) handle() platforms.Handle {
 	data, _ := json.Marshal(p) // plain data cannot fail
-	return platforms.Handle{Format: handleFormat, Platform: Name, Key: p.Key, Data: data}
+	return platforms.Handle{Format: handleFormat, Platform: Name, Key: p.Key, Host: p.host(), Data: data}
 }
 
 // placements know where every attempt is.

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,20 +21,21 @@ const lostMargin = time.Minute
 // neverStarted is the exit code of a run whose intent came before its start.
 const neverStarted = -1
 
-// batch is what is asked of one machine: the runs, and their places in the answer.
-type batch struct {
-	placed []placement
-	at     []int
+// asked is a question about a run that a machine has, and its place in the answer.
+type asked struct {
+	placement
+	after platforms.Cursor
+	at    int
 }
 
 // Poll implements platforms.Platform: one round trip to each machine, all at once.
-func (p *platform) Poll(ctx context.Context, handles []platforms.Handle) ([]platforms.Report, error) {
-	reports := make([]platforms.Report, len(handles))
+func (p *platform) Poll(ctx context.Context, questions []platforms.Question) ([]platforms.Report, error) {
+	reports := make([]platforms.Report, len(questions))
 	var group sync.WaitGroup
-	for _, b := range p.batches(handles, reports) {
+	for _, batch := range p.batches(questions, reports) {
 		group.Go(func() {
-			for i, report := range p.ask(ctx, b.placed) {
-				reports[b.at[i]] = report
+			for i, report := range p.ask(ctx, batch) {
+				reports[batch[i].at] = report
 			}
 		})
 	}
@@ -43,21 +43,17 @@ func (p *platform) Poll(ctx context.Context, handles []platforms.Handle) ([]plat
 	return reports, ctx.Err()
 }
 
-// batches sorts runs by their machines, and reports at once on those without.
-func (p *platform) batches(handles []platforms.Handle, reports []platforms.Report) map[Address]*batch {
-	batches := map[Address]*batch{}
-	for i, handle := range handles {
-		placed, err := p.located(handle)
-		if report, known := unplaced(handle, placed, err); known {
+// batches sorts questions by the machines that can answer them, and answers those at
+// once that need none.
+func (p *platform) batches(questions []platforms.Question, reports []platforms.Report) map[Address][]asked {
+	batches := map[Address][]asked{}
+	for i, question := range questions {
+		placed, err := p.located(question.Handle)
+		if report, known := unplaced(question.Handle, placed, err); known {
 			reports[i] = report
 			continue
 		}
-		b := batches[placed.Address]
-		if b == nil {
-			b = &batch{}
-			batches[placed.Address] = b
-		}
-		b.placed, b.at = append(b.placed, *placed), append(b.at, i)
+		batches[placed.Address] = append(batches[placed.Address], asked{*placed, question.After, i})
 	}
 	return batches
 }
@@ -80,60 +76,61 @@ func unplaced(handle platforms.Handle, placed *placement, err error) (platforms.
 }
 
 // ask asks one machine about its runs.
-func (p *platform) ask(ctx context.Context, placed []placement) []platforms.Report {
+func (p *platform) ask(ctx context.Context, batch []asked) []platforms.Report {
 	ctx, cancel := context.WithTimeout(ctx, pollPatience)
 	defer cancel()
-	h, err := p.hostOf(placed[0].Key.Experiment, placed[0].Address)
+	h, err := p.hostOf(ctx, batch[0].Address)
 	if err != nil {
-		return unreachable(placed, err)
+		return unreachable(batch, err)
 	}
 	up, err := h.up(ctx)
 	if err != nil {
-		return p.silent(h, placed, err)
+		return p.silent(h, batch, err)
 	}
-	questions := p.questions(placed)
-	findings, err := up.client.Poll(ctx, questions)
+	findings, err := up.client.Poll(ctx, questions(batch))
 	if err != nil {
-		return p.silent(h, placed, err)
+		return p.silent(h, batch, err)
 	}
 	h.told(findings.Facts)
-	reports := make([]platforms.Report, len(placed))
+	reports := make([]platforms.Report, len(batch))
 	for i, finding := range findings.Findings {
-		reports[i] = p.report(h, up, placed[i], questions[i], finding)
+		reports[i] = p.report(h, up, batch[i], finding)
 	}
 	return reports
 }
 
-func (p *platform) questions(placed []placement) []agent.Question {
-	questions := make([]agent.Question, len(placed))
-	for i := range placed {
-		questions[i] = agent.Question{Ref: runs.Ref{Key: placed[i].Key}, After: p.journals.cursor(placed[i].Key)}
+func questions(batch []asked) []agent.Question {
+	questions := make([]agent.Question, len(batch))
+	for i, asked := range batch {
+		questions[i] = agent.Question{Ref: runs.Ref{Key: asked.Key}, After: &asked.after}
 	}
 	return questions
 }
 
 // report takes in what a machine said about a run.
-func (p *platform) report(h *host, up *link, placed placement, asked agent.Question, finding agent.Finding) platforms.Report {
-	if err := up.tells(placed); err != nil {
-		return p.silent(h, []placement{placed}, err)[0]
+func (p *platform) report(h *host, up *link, asked asked, finding agent.Finding) platforms.Report {
+	if err := up.tells(asked.placement); err != nil {
+		return p.silent(h, batchOf(asked), err)[0]
 	}
 	report := finding.Report
-	report.Key, report.Output = placed.Key, "" // that is a path of that machine
-	h.saw(placed.Key, report.Phase.Definite() || report.Phase == platforms.Absent)
-	if asked.After != nil {
-		p.journals.put(placed.Key, *asked.After, finding)
+	report.Key, report.Output = asked.Key, "" // that is a path of that machine
+	h.saw(asked.Key, report.Phase.Definite() || report.Phase == platforms.Absent)
+	if finding.Asked {
+		report.Journal = &platforms.Journal{Records: finding.Records, Next: finding.Next, More: !finding.Whole}
 	}
 	return report
 }
 
+func batchOf(one asked) []asked { return []asked{one} }
+
 // silent reports on the runs of a machine that does not answer, or cannot tell of
 // them: they cannot be reached, and are lost only after as long as the experiment
 // says.
-func (p *platform) silent(h *host, placed []placement, err error) []platforms.Report {
-	reports := unreachable(placed, plain(h.address, err))
+func (p *platform) silent(h *host, batch []asked, err error) []platforms.Report {
+	reports := unreachable(batch, plain(h.address, err))
 	for i := range reports {
-		if p.lost(placed[i]) {
-			h.saw(placed[i].Key, true)
+		if p.lost(batch[i].placement) {
+			h.saw(batch[i].Key, true)
 			reports[i].Phase, reports[i].Reason = platforms.Lost, trial.Reason{Code: "host-lost",
 				Text: "nothing was heard of it from " + h.address.String() + " for longer than hostLostAfter"}
 		}
@@ -141,10 +138,10 @@ func (p *platform) silent(h *host, placed []placement, err error) []platforms.Re
 	return reports
 }
 
-func unreachable(placed []placement, err error) []platforms.Report {
-	reports := make([]platforms.Report, len(placed))
-	for i := range placed {
-		reports[i] = platforms.Report{Key: placed[i].Key, Phase: platforms.Unreachable,
+func unreachable(batch []asked, err error) []platforms.Report {
+	reports := make([]platforms.Report, len(batch))
+	for i := range batch {
+		reports[i] = platforms.Report{Key: batch[i].Key, Phase: platforms.Unreachable,
 			Reason: trial.Reason{Code: "cannot-reach", Text: err.Error()}}
 	}
 	return reports
@@ -159,41 +156,20 @@ func (p *platform) lost(placed placement) bool {
 	if h == nil {
 		return false
 	}
-	limit := p.lostAfter(placed)
+	limit := p.lostAfter()
 	return limit > 0 && h.silence(placed) > limit+lostMargin
 }
 
-// lostAfter is the longest silence that any section with the run's machine puts up
-// with, 0 where one puts up with any.
-func (p *platform) lostAfter(placed placement) time.Duration {
-	of := limited{placed.Key.Experiment, placed.Address}
-	if known, found := p.limits.Load(of); found {
-		return known.(time.Duration)
-	}
-	sections, err := p.sections(of.experiment)
-	if err != nil || len(sections) == 0 {
-		return 0
-	}
-	limit := longestSilence(sections, of.address)
-	p.limits.Store(of, limit)
-	return limit
-}
-
-// limited is what a limit holds for.
-type limited struct {
-	experiment string
-	address    Address
-}
-
-func longestSilence(sections []section, address Address) (limit time.Duration) {
-	for _, s := range sections {
-		if !slices.ContainsFunc(s.Machines, func(m machine) bool { return m.Address == address }) {
-			continue
-		}
-		if s.lostAfter() == 0 {
+// lostAfter is the longest silence that the section puts up with, 0 where it puts up
+// with any: also while nobody can tell.
+func (p *platform) lostAfter() time.Duration {
+	known := p.known.Load()
+	if known == nil {
+		s, err := p.read(p.ctx(), "poll")
+		if err != nil {
 			return 0
 		}
-		limit = max(limit, s.lostAfter())
+		known = &s
 	}
-	return limit
+	return known.lostAfter()
 }

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/perennial-ml/perennial/metrics"
@@ -35,86 +36,106 @@ const handleFormat = 1
 // pollInterval is how often machines are asked, one round trip each.
 const pollInterval = time.Second
 
-// endsKept is how many ends wait to be heard of.
-const endsKept = 1024
-
 // Options say what the platform stands on.
 type Options struct {
 	StateDirectory string // absolute, on a disk of this machine
 	// Runner returns the runner's binary for a kind of machine, as Go names them.
 	Runner func(system, processor string) ([]byte, error)
-	// Sections returns every section of this platform in an experiment, secrets
-	// resolved. They are kept in memory only.
-	Sections func(experiment string) ([]json.RawMessage, error)
-	// LookupEnv finds variables of whoever ran the experiment: SSH_AUTH_SOCK.
-	LookupEnv func(experiment, name string) (string, bool)
+}
+
+// kind is what all sections have in common: the machines, whoever names them, and
+// where each attempt is.
+type kind struct {
+	Options
+	placements placements
+	ended      platforms.Ends
+	life       atomic.Pointer[life]
+
+	mutex  sync.Mutex
+	opened int // sections
+	hosts  map[Address]*host
+	turns  int // of placement, for ties
+}
+
+// life is the time in which sections are open.
+type life struct {
+	ctx  context.Context
+	stop context.CancelFunc
 }
 
 type platform struct {
-	Options
-	placements placements
-	journals   journals
-	limits     sync.Map // experiment → hostLostAfter
-	ends       chan trial.Key
-	ctx        context.Context // ends with Close
-	stop       context.CancelFunc
-
-	mutex sync.Mutex
-	hosts map[Address]*host
-	turns int // of placement, for ties
+	*kind
+	section platforms.Section
+	known   atomic.Pointer[section] // as it was read last
+	ends    <-chan trial.Key
+	close   func()
 }
 
 var (
 	_ platforms.WithLogs    = (*platform)(nil)
 	_ platforms.WithCleanup = (*platform)(nil)
-	_ platforms.WithProbe   = (*platform)(nil)
 	_ platforms.WithEnds    = (*platform)(nil)
 )
 
-// New returns the platform. It reaches nobody yet.
-func New(options Options) platforms.Platform {
-	if options.LookupEnv == nil {
-		options.LookupEnv = func(string, string) (string, bool) { return "", false }
+// New returns the kind. It reaches nobody yet. One look at a run is definite, since a
+// lock of the machine's kernel answers it.
+func New(options Options) platforms.Kind {
+	k := newKind(options)
+	return platforms.Kind{
+		Traits: platforms.Traits{Name: Name, HostBound: true, CopiesCode: true, KeepsIntent: true, PollInterval: pollInterval, Losable: 1},
+		Check:  CheckOptions,
+		Open:   func(section platforms.Section) platforms.Platform { return k.open(section) },
+		Probe:  k.probe,
 	}
-	p := &platform{
-		Options: options, placements: newPlacements(filepath.Join(options.StateDirectory, "platforms", Name)),
-		ends: make(chan trial.Key, endsKept), hosts: map[Address]*host{},
+}
+
+func newKind(options Options) *kind {
+	return &kind{Options: options, placements: newPlacements(filepath.Join(options.StateDirectory, "platforms", Name)), hosts: map[Address]*host{}}
+}
+
+func (k *kind) open(section platforms.Section) *platform {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	if k.opened++; k.opened == 1 {
+		ctx, stop := context.WithCancel(context.Background())
+		k.life.Store(&life{ctx, stop})
 	}
-	p.ctx, p.stop = context.WithCancel(context.Background())
+	p := &platform{kind: k, section: section}
+	ends, stop := k.ended.Listen(section.Experiment)
+	p.ends, p.close = ends, sync.OnceFunc(func() { stop(); k.release() })
 	return p
 }
 
-// Traits implements platforms.Platform. One look is definite, since a lock of the
-// machine's kernel answers it.
-func (p *platform) Traits() platforms.Traits {
-	return platforms.Traits{Name: Name, NNIPlatform: "remote", HostBound: true, CopiesCode: true, PollInterval: pollInterval, Losable: 1}
+// release closes the connections with the last section.
+func (k *kind) release() {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	if k.opened--; k.opened > 0 {
+		return
+	}
+	k.life.Load().stop()
+	for _, h := range k.hosts {
+		h.close()
+	}
 }
+
+// ctx ends when no section is open any more.
+func (k *kind) ctx() context.Context { return k.life.Load().ctx }
 
 // Ends implements platforms.WithEnds.
 func (p *platform) Ends() <-chan trial.Key { return p.ends }
 
-func (p *platform) tellEnd(key trial.Key) {
-	select {
-	case p.ends <- key:
-	default:
-	}
-}
-
-// Close implements platforms.Platform. It closes the connections.
+// Close implements platforms.Platform. The connections are closed with the last
+// section.
 func (p *platform) Close() error {
-	p.stop()
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	for _, h := range p.hosts {
-		h.close()
-	}
+	p.close()
 	return nil
 }
 
 // List implements platforms.Platform, from what was written down before anything
 // was started.
-func (p *platform) List(_ context.Context, experiment string) ([]platforms.Handle, error) {
-	all, err := p.placements.List(experiment)
+func (p *platform) List(context.Context) ([]platforms.Handle, error) {
+	all, err := p.placements.List(p.section.Experiment)
 	if err != nil {
 		return nil, runs.Fault("list", err)
 	}
@@ -162,22 +183,18 @@ func (p *platform) Cancel(ctx context.Context, handle platforms.Handle, intent t
 
 // on does something with the agent of the machine that has a run.
 func (p *platform) on(ctx context.Context, placed placement, verb string, do func(*agent.Client) error) error {
-	host, err := p.hostOf(placed.Key.Experiment, placed.Address)
+	host, err := p.hostOf(ctx, placed.Address)
 	if err == nil {
 		err = host.doFor(ctx, placed, do)
 	}
 	return faultAt(verb, placed.Address, err)
 }
 
-// Collect implements platforms.Platform. What came along with the last Poll is not
-// asked for again.
+// Collect implements platforms.Platform.
 func (p *platform) Collect(ctx context.Context, handle platforms.Handle, after platforms.Cursor) (records []metrics.Record, next platforms.Cursor, err error) {
 	placed, err := p.located(handle)
 	if err != nil || placed == nil || placed.Never != nil {
 		return nil, after, runs.Fault("collect", err)
-	}
-	if found, known := p.journals.take(handle.Key, after); known {
-		return found.records, found.next, nil
 	}
 	if p.lost(*placed) {
 		return nil, after, platforms.Errorf(platforms.NotFound, "collect", "%s was given up, and the journal with it", placed.Address)
@@ -189,28 +206,45 @@ func (p *platform) Collect(ctx context.Context, handle platforms.Handle, after p
 	if err != nil {
 		return nil, after, err
 	}
-	p.journals.reached(handle.Key, next)
 	return records, next, nil
 }
 
-// CleanUp implements platforms.WithCleanup, on every machine that can be reached.
-func (p *platform) CleanUp(ctx context.Context, experiment string) error {
-	machines, err := p.machines(experiment)
+// CleanUp implements platforms.WithCleanup, on every machine of the section. The
+// packed code stays here: the experiment may be resumed, and runs what it began with.
+func (p *platform) CleanUp(ctx context.Context) error {
+	s, err := p.read(ctx, "clean up")
 	if err != nil {
-		return runs.Fault("clean up", err)
+		return err
 	}
-	var faults []error
-	for _, m := range machines {
-		err := p.host(m, experiment).do(ctx, func(up *link) error { return up.client.CleanUp(ctx, experiment) })
-		faults = append(faults, faultAt("clean up", m.Address, err))
+	faults := make([]error, len(s.Machines))
+	var group sync.WaitGroup
+	for i, m := range s.Machines {
+		group.Go(func() {
+			err := p.host(m).do(ctx, func(up *link) error { return up.client.CleanUp(ctx, p.section.Experiment) })
+			faults[i] = faultAt("clean up", m.Address, err)
+		})
 	}
-	return errors.Join(append(faults, p.archives(experiment).remove())...)
+	group.Wait()
+	return errors.Join(faults...)
 }
 
-// Probe implements platforms.WithProbe, as far as it can be told without an
-// experiment's machines.
-func (p *platform) Probe(context.Context) []trial.Reason {
-	if _, err := p.Runner("linux", "amd64"); err != nil {
+// read returns the section as it is now.
+func (p *platform) read(ctx context.Context, verb string) (section, error) {
+	options, err := p.section.Options(ctx)
+	if err != nil {
+		return section{}, err
+	}
+	s, err := parse(options)
+	if err != nil {
+		return s, platforms.Errorf(platforms.Invalid, verb, "%w", err)
+	}
+	p.known.Store(&s)
+	return s, nil
+}
+
+// probe looks for what every section needs of this machine.
+func (k *kind) probe(context.Context) []trial.Reason {
+	if _, err := k.Runner("linux", "amd64"); err != nil {
 		return []trial.Reason{{Code: "runner-missing", Text: err.Error()}}
 	}
 	return nil

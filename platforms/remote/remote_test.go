@@ -70,11 +70,16 @@ func sectionOf(t *testing.T, lab *sshlab.Lab, keys entry, machines ...entry) jso
 	return section
 }
 
-func open(state string, section json.RawMessage) platforms.Platform {
-	return remote.New(remote.Options{
-		StateDirectory: state, Runner: runnerFor,
-		Sections: func(string) ([]json.RawMessage, error) { return []json.RawMessage{section}, nil },
-	})
+func open(state, experiment string, options json.RawMessage) platforms.Platform {
+	return kindIn(state).Open(section(experiment, options))
+}
+
+func kindIn(state string) platforms.Kind {
+	return remote.New(remote.Options{StateDirectory: state, Runner: runnerFor})
+}
+
+func section(experiment string, options json.RawMessage) platforms.Section {
+	return platformtest.Section(remote.Name, experiment, func() json.RawMessage { return options })
 }
 
 func TestConformance(t *testing.T) {
@@ -83,12 +88,9 @@ func TestConformance(t *testing.T) {
 		state := t.TempDir()
 		section := sectionOf(t, lab, nil, entry{"host": lab.Hosts[0].Name})
 		return platformtest.Subject{
-			Open: func(*testing.T) platforms.Platform { return open(state, section) },
-			Job: func(t *testing.T, key trial.Key, behaviour platformtest.Behaviour) platforms.Job {
-				job := platformtest.ShellJob(t, key, behaviour)
-				job.Options = section
-				return job
-			},
+			Kind:    func(*testing.T) platforms.Kind { return kindIn(state) },
+			Options: func() json.RawMessage { return section },
+			Job:     platformtest.ShellJob,
 		}
 	})
 }
@@ -96,9 +98,10 @@ func TestConformance(t *testing.T) {
 // site is a platform on one sshd, and a job for it.
 type site struct {
 	platforms.Platform
-	t   *testing.T
-	lab *sshlab.Lab
-	job platforms.Job
+	t       *testing.T
+	lab     *sshlab.Lab
+	options json.RawMessage
+	job     platforms.Job
 }
 
 func newSite(t *testing.T, keys entry, machines ...entry) *site {
@@ -106,12 +109,16 @@ func newSite(t *testing.T, keys entry, machines ...entry) *site {
 	for _, machine := range machines {
 		machine["host"] = s.lab.Hosts[0].Name
 	}
-	section := sectionOf(t, s.lab, keys, machines...)
-	s.Platform = open(t.TempDir(), section)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	s.options = sectionOf(t, s.lab, keys, machines...)
 	s.job = platformtest.ShellJob(t, trial.Key{Experiment: trial.NewExperimentID(), Attempt: 1}, platformtest.Behaviour{})
-	s.job.Options = section
+	s.Platform = s.anew()
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
+}
+
+// anew is the section as a controller with another state directory opens it.
+func (s *site) anew() platforms.Platform {
+	return open(s.t.TempDir(), s.job.Key.Experiment, s.options)
 }
 
 // prepare has the job run code that was prepared, with one file of this content.
@@ -120,7 +127,7 @@ func (s *site) prepare(content string) {
 	code := s.t.TempDir()
 	require.NoError(s.t, os.WriteFile(filepath.Join(code, "data"), []byte(content), 0o644))
 	var err error
-	s.job.Workspace, err = s.Prepare(s.t.Context(), platforms.Bundle{Experiment: s.job.Key.Experiment, CodeDirectory: code})
+	s.job.Workspace, err = s.Prepare(s.t.Context(), platforms.Bundle{CodeDirectory: code})
 	require.NoError(s.t, err)
 }
 
@@ -132,7 +139,7 @@ func (s *site) run(command string) string {
 	handle, err := s.Submit(s.t.Context(), s.job)
 	require.NoError(s.t, err)
 	require.Eventually(s.t, func() bool {
-		reports, err := s.Poll(s.t.Context(), []platforms.Handle{handle})
+		reports, err := s.Poll(s.t.Context(), platforms.Ask(handle))
 		require.NoError(s.t, err)
 		return reports[0].Phase == platforms.Exited
 	}, time.Minute, 10*time.Millisecond)
@@ -141,10 +148,8 @@ func (s *site) run(command string) string {
 
 func (s *site) log(handle platforms.Handle, from int64) string {
 	s.t.Helper()
-	stream, err := s.Platform.(platforms.WithLogs).Logs(s.t.Context(), handle, "stdout")
-	require.NoError(s.t, err)
-	defer stream.Close()
-	_, err = stream.(io.Seeker).Seek(from, io.SeekStart)
+	stream, err := s.Platform.(platforms.WithLogs).Logs(s.t.Context(), handle, platforms.Log{Stream: "stdout", From: from})
+	defer func() { require.NoError(s.t, stream.Close()) }()
 	require.NoError(s.t, err)
 	content, err := io.ReadAll(stream)
 	require.NoError(s.t, err)
@@ -183,10 +188,10 @@ func TestAMachinesOwnKeysReachTheTrial(t *testing.T) {
 func TestALogIsReadFromWhereOneWantsIt(t *testing.T) {
 	s := newSite(t, nil, entry{})
 	require.Equal(t, "first\nsecond\n", s.run("echo first; echo second"))
-	handles, err := s.List(t.Context(), s.job.Key.Experiment)
+	handles, err := s.List(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "second\n", s.log(handles[0], 6))
-	_, err = s.Platform.(platforms.WithLogs).Logs(t.Context(), platforms.Handle{Key: trial.Key{Experiment: "nowhere"}}, "stdout")
+	_, err = s.Platform.(platforms.WithLogs).Logs(t.Context(), platforms.Handle{Key: trial.Key{Experiment: "nowhere"}}, platforms.Log{Stream: "stdout"})
 	require.Equal(t, platforms.NotFound, platforms.CodeOf(err))
 }
 
@@ -212,13 +217,13 @@ func directoryIn(t *testing.T, handle platforms.Handle) string {
 }
 
 func (s *site) endAll() {
-	handles, err := s.List(s.t.Context(), s.job.Key.Experiment)
+	handles, err := s.List(s.t.Context())
 	require.NoError(s.t, err)
 	for _, handle := range handles {
 		require.NoError(s.t, s.Cancel(s.t.Context(), handle, trial.Intent{Cause: trial.CauseUser}))
 	}
 	require.Eventually(s.t, func() bool {
-		reports, err := s.Poll(s.t.Context(), handles)
+		reports, err := s.Poll(s.t.Context(), platforms.Ask(handles...))
 		require.NoError(s.t, err)
 		return !slices.ContainsFunc(reports, func(r platforms.Report) bool { return !r.Phase.Definite() })
 	}, time.Minute, 10*time.Millisecond)
@@ -234,9 +239,9 @@ func TestTheEndOfARunIsToldWithoutBeingAskedForAlsoByANewConnection(t *testing.T
 	s.job.Key.Sequence, s.job.Command = 1, "while [ ! -e gate ]; do sleep 0.02; done"
 	handle, err := s.Submit(t.Context(), s.job)
 	require.NoError(t, err)
-	again := open(t.TempDir(), s.job.Options)
+	again := s.anew()
 	defer again.Close()
-	reports, err := again.Poll(t.Context(), []platforms.Handle{handle})
+	reports, err := again.Poll(t.Context(), platforms.Ask(handle))
 	require.NoError(t, err)
 	require.Equal(t, platforms.Running, reports[0].Phase)
 	require.NoError(t, os.WriteFile(filepath.Join(s.job.Workspace.Directory, "gate"), nil, 0o600))
@@ -259,17 +264,19 @@ func TestCodeThatNobodyUsesIsRemovedFromTheMachine(t *testing.T) {
 	s.run("true")
 	kept := filepath.Join(s.lab.Hosts[0].Home(), ".perennial", "code", s.job.Workspace.Hash)
 	require.DirExists(t, kept)
-	cleaning := s.Platform.(platforms.WithCleanup)
-	require.NoError(t, cleaning.CleanUp(t.Context(), "another"))
+	another := open(t.TempDir(), "another1", s.options)
+	defer another.Close()
+	require.NoError(t, another.(platforms.WithCleanup).CleanUp(t.Context()))
 	require.DirExists(t, kept)
-	require.NoError(t, cleaning.CleanUp(t.Context(), s.job.Key.Experiment))
+	require.NoError(t, s.Platform.(platforms.WithCleanup).CleanUp(t.Context()))
 	require.NoDirExists(t, kept)
+	require.Equal(t, "code", s.run("cat data"), "a resumed experiment is brought what it began with")
 }
 
 func TestARunWhoseDirectoryIsNotMountedIsNeitherOverNorStartedAgainAndIsFoundLater(t *testing.T) {
 	s := newSite(t, nil, entry{})
 	require.Equal(t, "once\n", s.run("echo once"))
-	handles, err := s.List(t.Context(), s.job.Key.Experiment)
+	handles, err := s.List(t.Context())
 	require.NoError(t, err)
 	ours := filepath.Join(s.lab.Hosts[0].Home(), ".perennial")
 	require.NoError(t, os.Rename(ours, ours+"-not-mounted"))
@@ -309,7 +316,7 @@ func TestAMachineWhoseDiskWasFullGetsTrialsAgainOnceThereIsRoom(t *testing.T) {
 func (s *site) awaitPhase(handles []platforms.Handle, phase platforms.Phase, words string) {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool {
-		reports, err := s.Poll(s.t.Context(), handles)
+		reports, err := s.Poll(s.t.Context(), platforms.Ask(handles...))
 		require.NoError(s.t, err)
 		require.Contains(s.t, []platforms.Phase{phase, platforms.Unreachable}, reports[0].Phase)
 		return reports[0].Phase == phase && strings.Contains(reports[0].Reason.Text, words)
@@ -323,9 +330,9 @@ func TestAPlacementOfAnEarlierVersionIsStillKnown(t *testing.T) {
 	key := trial.Key{Experiment: "abcdefgh", Sequence: 7, Attempt: 2}
 	content := `{"format":1,"key":{"experiment":"abcdefgh","sequence":7,"attempt":2},"host":"gpu1","port":2222,"site":"s","boot":"b"}` + "\n"
 	require.NoError(t, os.WriteFile(filepath.Join(experiment, key.String()+".placement"), []byte(content), 0o600))
-	p := open(state, nil)
+	p := open(state, "abcdefgh", nil)
 	defer p.Close()
-	handles, err := p.List(t.Context(), "abcdefgh")
+	handles, err := p.List(t.Context())
 	require.NoError(t, err)
 	require.Len(t, handles, 1)
 	require.Equal(t, key, handles[0].Key)
@@ -334,15 +341,15 @@ func TestAPlacementOfAnEarlierVersionIsStillKnown(t *testing.T) {
 
 func TestAMachineWithoutARunnerForItSaysSo(t *testing.T) {
 	s := newSite(t, nil, entry{})
-	s.Platform = remote.New(remote.Options{
-		StateDirectory: t.TempDir(), Sections: func(string) ([]json.RawMessage, error) { return []json.RawMessage{s.job.Options}, nil },
-		Runner: func(string, string) ([]byte, error) { return nil, errors.New("built without a runner") },
+	kind := remote.New(remote.Options{
+		StateDirectory: t.TempDir(), Runner: func(string, string) ([]byte, error) { return nil, errors.New("built without a runner") },
 	})
+	s.Platform = kind.Open(section(s.job.Key.Experiment, s.options))
 	defer s.Close()
 	_, err := s.Submit(t.Context(), s.job)
 	require.Equal(t, platforms.Denied, platforms.CodeOf(err))
 	require.ErrorContains(t, err, "host0: built without a runner")
-	require.Equal(t, "runner-missing", s.Platform.(platforms.WithProbe).Probe(t.Context())[0].Code)
+	require.Equal(t, "runner-missing", kind.Probe(t.Context())[0].Code)
 }
 
 func TestADirectoryThatCannotBeUsedIsNamedWithTheWayOut(t *testing.T) {
@@ -365,7 +372,7 @@ func TestARunnerThatWasDamagedIsBroughtAgain(t *testing.T) {
 	padded := append(slices.Clone(runner), 0) // still a program
 	require.NoError(t, os.Remove(found[0]))
 	require.NoError(t, os.WriteFile(found[0], padded, 0o700))
-	s.Platform = open(t.TempDir(), s.job.Options)
+	s.Platform = s.anew()
 	s.job.Key.Sequence++
 	_, err = s.Submit(t.Context(), s.job)
 	require.ErrorContains(t, err, "was damaged")

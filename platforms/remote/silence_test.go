@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -23,10 +24,9 @@ func placed() placement {
 
 // silentFor is a platform whose only machine has not been heard of for so long.
 func silentFor(t *testing.T, silence time.Duration, section string) (*platform, *host) {
-	p := New(Options{StateDirectory: t.TempDir(), Sections: func(string) ([]json.RawMessage, error) {
-		return []json.RawMessage{json.RawMessage(section)}, nil
-	}}).(*platform)
-	h := newHost(p, machine{Address: Address{Host: "gpu1"}}, "abcdefgh")
+	resolve := func(context.Context) (json.RawMessage, error) { return json.RawMessage(section), nil }
+	p := newKind(Options{StateDirectory: t.TempDir()}).open(platforms.Section{Platform: Name, Experiment: "abcdefgh", Resolve: resolve})
+	h := newHost(p, machine{Address: Address{Host: "gpu1"}})
 	h.heard = time.Now().Add(-silence)
 	h.asked = h.heard.Add(time.Nanosecond)
 	p.hosts[h.address] = h
@@ -35,7 +35,7 @@ func silentFor(t *testing.T, silence time.Duration, section string) (*platform, 
 
 func TestASilentMachineMakesItsRunsUnreachableForEverByDefault(t *testing.T) {
 	p, h := silentFor(t, 10000*time.Hour, `{"machineList":[{"host":"gpu1"}]}`)
-	report := p.silent(h, []placement{placed()}, errors.New("no route to host"))[0]
+	report := p.silent(h, batchOf(asked{placement: placed()}), errors.New("no route to host"))[0]
 	require.Equal(t, platforms.Unreachable, report.Phase)
 	require.Equal(t, "no route to host", report.Reason.Text)
 }
@@ -43,10 +43,10 @@ func TestASilentMachineMakesItsRunsUnreachableForEverByDefault(t *testing.T) {
 func TestASilentMachinesRunsAreLostWhenHostLostAfterAndAMarginHavePassed(t *testing.T) {
 	const section = `{"machineList":[{"host":"gpu1"}],"hostLostAfter":600}`
 	p, h := silentFor(t, 10*time.Minute+lostMargin/2, section)
-	require.Equal(t, platforms.Unreachable, p.silent(h, []placement{placed()}, errors.New("down"))[0].Phase)
+	require.Equal(t, platforms.Unreachable, p.silent(h, batchOf(asked{placement: placed()}), errors.New("down"))[0].Phase)
 	p, h = silentFor(t, 11*time.Minute, section)
 	h.saw(placed().Key, false)
-	report := p.silent(h, []placement{placed()}, errors.New("down"))[0]
+	report := p.silent(h, batchOf(asked{placement: placed()}), errors.New("down"))[0]
 	require.Equal(t, platforms.Lost, report.Phase)
 	require.Equal(t, "host-lost", report.Reason.Code)
 	require.Empty(t, h.open, "nobody need stay connected for its sake")
@@ -76,15 +76,14 @@ func TestAMachineThatOwesAnAnswerIsNotGivenATrialByItsLastWord(t *testing.T) {
 	require.False(t, good)
 }
 
-func TestEachSectionsMachinesAreLostByItsOwnLimit(t *testing.T) {
-	sections := make([]section, 2)
-	for i, text := range []string{`{"machineList":[{"host":"gpu1"}],"hostLostAfter":600}`, `{"machineList":[{"host":"gpu2"}]}`} {
-		var err error
-		sections[i], err = parse(json.RawMessage(text))
-		require.NoError(t, err)
+func TestEachSectionGivesItsMachinesUpByItsOwnLimit(t *testing.T) {
+	p, _ := silentFor(t, time.Hour, `{"machineList":[{"host":"gpu1"}],"hostLostAfter":600}`)
+	require.True(t, p.lost(placed()))
+	other := func(context.Context) (json.RawMessage, error) {
+		return json.RawMessage(`{"machineList":[{"host":"gpu1"}]}`), nil
 	}
-	require.Equal(t, 10*time.Minute, longestSilence(sections, sections[0].Machines[0].Address))
-	require.Zero(t, longestSilence(sections, sections[1].Machines[0].Address), "for ever")
+	patient := p.kind.open(platforms.Section{Platform: Name, Experiment: "abcdefgh", Index: 1, Resolve: other})
+	require.False(t, patient.lost(placed()), "for ever")
 }
 
 func TestAnAttemptWhoseMachineWasGivenUpBeforeItStartedDoesNotWaitForIt(t *testing.T) {
@@ -92,7 +91,7 @@ func TestAnAttemptWhoseMachineWasGivenUpBeforeItStartedDoesNotWaitForIt(t *testi
 	p, _ := silentFor(t, 11*time.Minute, section)
 	_, err := p.placements.add(placed())
 	require.NoError(t, err)
-	handle, err := p.Submit(t.Context(), platforms.Job{Key: placed().Key, Options: json.RawMessage(section)})
+	handle, err := p.Submit(t.Context(), platforms.Job{Key: placed().Key})
 	require.NoError(t, err)
 	require.NotEmpty(t, handle.Data)
 }
@@ -102,11 +101,11 @@ func TestAMachineThatAnswersTooLateIsNotSilent(t *testing.T) {
 	out, said := io.Pipe()
 	defer said.Close()
 	h.link = &link{client: agent.NewClient(bufio.NewReader(out), io.Discard, nil)}
-	require.Equal(t, platforms.Lost, p.silent(h, []placement{placed()}, errors.New("no answer"))[0].Phase)
+	require.Equal(t, platforms.Lost, p.silent(h, batchOf(asked{placement: placed()}), errors.New("no answer"))[0].Phase)
 	_, err := io.WriteString(said, `{"id":7}`+"\n") // what nobody waits for any more
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		return p.silent(h, []placement{placed()}, errors.New("no answer"))[0].Phase == platforms.Unreachable
+		return p.silent(h, batchOf(asked{placement: placed()}), errors.New("no answer"))[0].Phase == platforms.Unreachable
 	}, 10*time.Second, time.Millisecond)
 }
 
@@ -125,7 +124,7 @@ func TestAMachineThatCameBackWithoutOurDirectoryCannotTellAndIsGivenUpLikeASilen
 	} {
 		p, h := silentFor(t, 0, c.section)
 		h.welcome, h.changed = c.there, time.Now().Add(-c.since)
-		report := p.report(h, &link{welcome: c.there}, placed(), agent.Question{}, agent.Finding{Report: platforms.Report{Phase: platforms.Absent}})
+		report := p.report(h, &link{welcome: c.there}, asked{placement: placed()}, agent.Finding{Report: platforms.Report{Phase: platforms.Absent}})
 		require.Equal(t, c.want, report.Phase, "%+v", c)
 	}
 }
@@ -133,7 +132,7 @@ func TestAMachineThatCameBackWithoutOurDirectoryCannotTellAndIsGivenUpLikeASilen
 func TestWhatOurDirectoryDoesNotKnowWasNeverThere(t *testing.T) {
 	p, h := silentFor(t, 0, `{"machineList":[{"host":"gpu1"}]}`)
 	there := &link{welcome: agent.Welcome{Site: placed().Site, Boot: "another"}}
-	report := p.report(h, there, placed(), agent.Question{}, agent.Finding{Report: platforms.Report{Phase: platforms.Absent}})
+	report := p.report(h, there, asked{placement: placed()}, agent.Finding{Report: platforms.Report{Phase: platforms.Absent}})
 	require.Equal(t, platforms.Absent, report.Phase)
 }
 
@@ -163,34 +162,16 @@ func TestMachinesWithFreeGPUsComeFirstThenIdleOnesThenThoseWithFewTrials(t *test
 	require.Equal(t, []string{"GPUs", "first", "second", "busy", "overloaded"}, names)
 }
 
-func TestWhatCameWithAPollIsCollectedOnceAndInOrder(t *testing.T) {
-	var j journals
-	key := trial.Key{Experiment: "abcdefgh"}
-	require.Nil(t, j.cursor(key))
-	_, known := j.take(key, "")
-	require.False(t, known)
-	j.reached(key, "")
-	require.Equal(t, platforms.Cursor(""), *j.cursor(key))
-	j.put(key, "", agent.Finding{Asked: true, Whole: true, Records: []metrics.Record{{Number: 1}}, Next: "9"})
-	_, known = j.take(key, "5")
-	require.False(t, known, "another place")
-	found, known := j.take(key, "")
-	require.True(t, known)
-	require.Len(t, found.records, 1)
-	found, known = j.take(key, "9")
-	require.True(t, known)
-	require.Equal(t, piece{after: "9", next: "9"}, found)
-	_, known = j.take(key, "9")
-	require.False(t, known, "what was true then is asked for again")
-	require.Equal(t, platforms.Cursor("9"), *j.cursor(key))
-	j.put(key, "9", agent.Finding{Asked: true, Whole: true})
-	j.put(key, "9", agent.Finding{Report: platforms.Report{Phase: platforms.Exited}})
-	_, known = j.take(key, "9")
-	require.False(t, known, "it may have reported more before it ended, and was not read since")
-	j.put(key, "9", agent.Finding{Asked: true, Whole: true, Report: platforms.Report{Phase: platforms.Exited}})
-	_, known = j.take(key, "9")
-	require.True(t, known)
-	require.Nil(t, j.cursor(key), "what is over and read is forgotten")
+func TestWhatWasReadOfAJournalComesWithTheReport(t *testing.T) {
+	p, h := silentFor(t, 0, `{"machineList":[{"host":"gpu1"}]}`)
+	there := &link{welcome: agent.Welcome{Site: placed().Site}}
+	report := func(finding agent.Finding) platforms.Report {
+		return p.report(h, there, asked{placement: placed()}, finding)
+	}
+	require.Nil(t, report(agent.Finding{}).Journal, "it was not read, and is to be asked for")
+	read := report(agent.Finding{Asked: true, Whole: true, Records: []metrics.Record{{Number: 1}}, Next: "9"})
+	require.Equal(t, &platforms.Journal{Records: []metrics.Record{{Number: 1}}, Next: "9"}, read.Journal)
+	require.True(t, report(agent.Finding{Asked: true, Next: "9"}).Journal.More)
 }
 
 func TestAMachineThatRefusesUsIsTriedLessAndLessOften(t *testing.T) {

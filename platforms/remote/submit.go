@@ -3,7 +3,6 @@ package remote
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -34,7 +33,7 @@ const (
 // Submit implements platforms.Platform. The machine is written down before it is
 // told; from then on the run is there or nowhere.
 func (p *platform) Submit(ctx context.Context, job platforms.Job) (platforms.Handle, error) {
-	s, err := p.sectionOf(job)
+	s, err := p.read(ctx, "submit")
 	if err != nil {
 		return platforms.Handle{}, err
 	}
@@ -56,27 +55,10 @@ func (p *platform) Submit(ctx context.Context, job platforms.Job) (platforms.Han
 	return placed.handle(), faultAt("submit", placed.Address, err)
 }
 
-// sectionOf is the job's own section, or the experiment's first.
-func (p *platform) sectionOf(job platforms.Job) (section, error) {
-	options := job.Options
-	if len(options) == 0 && p.Sections != nil {
-		all, err := p.Sections(job.Key.Experiment)
-		if err != nil {
-			return section{}, runs.Fault("submit", err)
-		}
-		options = slices.Concat(all, []json.RawMessage{nil})[0]
-	}
-	s, err := parse(options)
-	if err != nil {
-		return s, platforms.Errorf(platforms.Invalid, "submit", "%w", err)
-	}
-	return s, nil
-}
-
 // start has the run started on its machine, after earlier attempts elsewhere were
 // ended as far as their machines can be reached.
 func (p *platform) start(ctx context.Context, placed placement, job platforms.Job, s section) error {
-	h, err := p.hostOf(job.Key.Experiment, placed.Address)
+	h, err := p.hostOf(ctx, placed.Address)
 	if err != nil {
 		return err
 	}
@@ -87,7 +69,6 @@ func (p *platform) start(ctx context.Context, placed placement, job platforms.Jo
 	err = h.doFor(ctx, placed, func(client *agent.Client) error { return h.submit(ctx, client, submission) })
 	if err == nil {
 		h.saw(job.Key, false)
-		p.journals.reached(job.Key, "")
 	}
 	return err
 }
@@ -108,7 +89,7 @@ func (h *host) submit(ctx context.Context, client *agent.Client, submission agen
 	return err
 }
 
-// submission is what the machine is told. No secret goes there, and nothing that
+// submission is what the machine is told: no secret, and nothing that
 // means something on this machine only.
 func (h *host) submission(job platforms.Job, s section) agent.Submission {
 	h.mutex.Lock()
@@ -117,7 +98,7 @@ func (h *host) submission(job platforms.Job, s section) agent.Submission {
 	if i := slices.IndexFunc(s.Machines, func(other machine) bool { return other.Address == m.Address }); i >= 0 {
 		m = s.Machines[i]
 	}
-	job.Options, job.EnvironmentFile, job.Directory = nil, "", ""
+	job.EnvironmentFile, job.Directory = "", ""
 	if strings.TrimSpace(m.PreCommand) != "" {
 		job.Command = both(m.PreCommand, job.Command)
 	}
@@ -158,7 +139,7 @@ func (p *platform) endElsewhere(ctx context.Context, placed placement) error {
 // reachable returns the agent of a machine that has one now which can tell of a run,
 // else nil.
 func (p *platform) reachable(placed placement) *agent.Client {
-	h, err := p.hostOf(placed.Key.Experiment, placed.Address)
+	h, err := p.hostOf(p.ctx(), placed.Address)
 	if err != nil {
 		return nil
 	}
@@ -177,10 +158,7 @@ func (p *platform) reachable(placed placement) *agent.Client {
 // supersedeOn ends, on a machine that can be reached again, the attempts of which
 // there is a later one.
 func (p *platform) supersedeOn(h *host) {
-	h.mutex.Lock()
-	experiment := h.experiment
-	h.mutex.Unlock()
-	all, err := p.placements.List(experiment)
+	all, err := p.placements.List(p.section.Experiment)
 	if err != nil {
 		return // the sweeper finds them too
 	}
@@ -191,7 +169,7 @@ func (p *platform) supersedeOn(h *host) {
 	for _, placed := range all {
 		if placed.Address == h.address && placed.Key.Attempt < latest[placed.Key.Sequence] {
 			if client := p.reachable(placed); client != nil {
-				client.Supersede(p.ctx, placed.Key)
+				client.Supersede(p.ctx(), placed.Key)
 			}
 		}
 	}
@@ -239,7 +217,7 @@ func (p *platform) candidates(ctx context.Context, job platforms.Job, s section)
 	able, faults := make([]rated, len(s.Machines)), make([]error, len(s.Machines))
 	var group sync.WaitGroup
 	for i, m := range s.Machines {
-		h := p.host(m, job.Key.Experiment)
+		h := p.host(m)
 		group.Go(func() {
 			offer, err := h.fit(ctx, job, s)
 			able[i], faults[i] = h.rate((i+turn)%len(s.Machines), offer), faultAt("submit", h.address, err)

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 
@@ -14,15 +13,15 @@ import (
 var _ platforms.WithHosts = (*platform)(nil)
 
 // Try implements platforms.WithHosts. It brings the runner where it is missing.
-func (p *platform) Try(ctx context.Context, options json.RawMessage) ([]platforms.HostState, error) {
-	s, err := parse(options)
+func (p *platform) Try(ctx context.Context) ([]platforms.HostState, error) {
+	s, err := p.read(ctx, "try")
 	if err != nil {
-		return nil, platforms.Errorf(platforms.Invalid, "try", "%w", err)
+		return nil, err
 	}
 	states := make([]platforms.HostState, len(s.Machines))
 	var group sync.WaitGroup
 	for i, m := range s.Machines {
-		group.Go(func() { states[i] = p.host(m, "").state(ctx) })
+		group.Go(func() { states[i] = p.host(m).state(ctx) })
 	}
 	group.Wait()
 	return states, nil

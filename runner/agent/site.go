@@ -227,10 +227,7 @@ func (s *site) sendLogs(w *writer, hello Hello) error {
 	if hello.Ref == nil {
 		return errors.New("no run was named")
 	}
-	stream, err := s.machine.Logs(*hello.Ref, hello.Stream)
-	if file, seekable := stream.(io.Seeker); seekable && err == nil {
-		_, err = file.Seek(hello.Offset, io.SeekStart)
-	}
+	stream, err := s.machine.Logs(*hello.Ref, hello.Stream, hello.Offset)
 	if err := w.write(answer{Fault: faultOf("logs", err)}); err != nil {
 		return err
 	}

@@ -54,8 +54,9 @@ func offsetOf(cursor platforms.Cursor) (int64, error) {
 var streams = []string{rundir.Stdout, rundir.Stderr, rundir.TrialLog}
 
 // Logs opens what a run printed, one of "stdout", "stderr" and "trial.log", or
-// trial.ParameterFile, what it was given. A stream that does not exist yet is empty.
-func (m *Machine) Logs(ref Ref, stream string) (io.ReadCloser, error) {
+// trial.ParameterFile, what it was given, at a byte. A stream that does not exist yet
+// is empty.
+func (m *Machine) Logs(ref Ref, stream string, from int64) (io.ReadCloser, error) {
 	if stream != trial.ParameterFile && !slices.Contains(streams, stream) {
 		return nil, platforms.Errorf(platforms.NotFound, "logs", "there is no stream %q, only %v", stream, streams)
 	}
@@ -63,7 +64,8 @@ func (m *Machine) Logs(ref Ref, stream string) (io.ReadCloser, error) {
 	if err == nil {
 		var file *os.File
 		if file, err = os.Open(run.Path(stream)); err == nil {
-			return file, nil
+			_, err = file.Seek(from, io.SeekStart)
+			return file, err
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {

@@ -178,7 +178,7 @@ func (w World) machines(ctx context.Context, file string) ([]finding, error) {
 	}
 	var findings []finding
 	for _, platform := range config.Platforms {
-		states, err := w.Engine.Try(ctx, platform.Name, platform.Options)
+		states, err := w.Engine.Try(ctx, platform)
 		if err != nil {
 			return nil, err
 		}

@@ -56,7 +56,7 @@ func (w World) gpusCommand() *cobra.Command {
 
 func (w World) gpuView(ctx context.Context) (gpuView, error) {
 	view := gpuView{Waiting: []gpuWaiting{}}
-	hosts, err := w.Engine.GPUs(ctx, local, "", nil)
+	hosts, err := w.Engine.GPUs(ctx, "", thisMachine)
 	if err != nil {
 		return view, err
 	}
@@ -95,13 +95,16 @@ func (r reader) gpus(ctx context.Context, view *gpuView) error {
 	return nil
 }
 
+// thisMachine is the platform that tells of the GPUs of this very machine.
+var thisMachine = experiment.Platform{Name: "local"}
+
 // elsewhere are the hosts of a platform other than this one. That a platform
 // cannot be asked is worth a line, and no reason to show nothing.
 func (r reader) elsewhere(ctx context.Context, id string, platform experiment.Platform) []gpu.Host {
-	if platform.Name == local {
+	if r.Registry[platform.Name].Traits.RunsHere {
 		return nil
 	}
-	hosts, err := r.Engine.GPUs(ctx, platform.Name, id, platform.Options)
+	hosts, err := r.Engine.GPUs(ctx, id, platform)
 	if err != nil {
 		return []gpu.Host{{Name: platform.Name, Fault: err.Error()}}
 	}
@@ -223,7 +226,7 @@ func (w World) checkGPUs(ctx context.Context, config experiment.Experiment) erro
 		if platform.GPUs == nil || *platform.GPUs == 0 {
 			continue
 		}
-		hosts, err := w.Engine.GPUs(ctx, platform.Name, "", platform.Options)
+		hosts, err := w.Engine.GPUs(ctx, "", platform)
 		if err == nil {
 			err = fitsSomewhere(*platform.GPUs, hosts)
 		}
@@ -253,7 +256,7 @@ func fitsSomewhere(count int, hosts []gpu.Host) error {
 
 // gpuHealth tells what GPUs trials of this machine may be given.
 func (w World) gpuHealth(ctx context.Context) []finding {
-	hosts, err := w.Engine.GPUs(ctx, local, "", nil)
+	hosts, err := w.Engine.GPUs(ctx, "", thisMachine)
 	if err != nil {
 		return []finding{{"GPUs", worth, err.Error(), ""}}
 	}

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perennial-ml/perennial/experiment"
 	"github.com/perennial-ml/perennial/gpu"
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/trial"
@@ -47,11 +47,11 @@ func (d deaf) Unit(io.Writer) error                            { d.hang(); retur
 func (d deaf) Read([]byte) (int, error)                        { d.hang(); return 0, nil }
 func (d deaf) External() External                              { return d.other }
 func (d deaf) Link(Host, string) string                        { return "" }
-func (d deaf) Try(context.Context, string, json.RawMessage) ([]platforms.HostState, error) {
+func (d deaf) Try(context.Context, experiment.Platform) ([]platforms.HostState, error) {
 	d.hang()
 	return nil, nil
 }
-func (d deaf) GPUs(context.Context, string, string, json.RawMessage) ([]gpu.Host, error) {
+func (d deaf) GPUs(context.Context, string, experiment.Platform) ([]gpu.Host, error) {
 	d.hang()
 	return nil, nil
 }

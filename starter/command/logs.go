@@ -25,7 +25,8 @@ type logChoice struct {
 	stderr   bool
 	trialLog bool
 	follow   bool
-	attempt  int // 0: the newest
+	attempt  int    // 0: the newest
+	replica  string // empty: the one that decides
 }
 
 func (l logChoice) file() string {
@@ -53,6 +54,7 @@ func (w World) logsCommand() *cobra.Command {
 	flags.BoolVar(&want.trialLog, "trial-log", false, "trial.log instead of standard output")
 	flags.BoolVarP(&want.follow, "follow", "f", false, "go on until the trial is over")
 	flags.IntVar(&want.attempt, "attempt", 0, "the number of an attempt, from 1 (default the newest)")
+	flags.StringVar(&want.replica, "replica", "", "one of several that run a trial together (default the one that decides)")
 	cmd.MarkFlagsMutuallyExclusive("stderr", "trial-log")
 	return cmd
 }
@@ -116,18 +118,16 @@ func (l *logReader) copy(ctx context.Context, attempt record.Attempt) error {
 		return l.unreadable(attempt, err)
 	}
 	defer stream.Close()
-	if err := skip(stream, l.offset); err != nil {
-		return l.unreadable(attempt, err)
-	}
 	n, err := io.Copy(l.Out, stream)
 	l.offset += n
 	return l.unreadable(attempt, err)
 }
 
-// open opens the attempt's log: its file, or what its platform brings.
+// open opens the attempt's log where printing stopped: its file, or what its
+// platform brings.
 func (l *logReader) open(ctx context.Context, attempt record.Attempt) (io.ReadCloser, error) {
-	if attempt.Output != "" {
-		return os.Open(filepath.Join(attempt.Output, l.want.file()))
+	if attempt.Output != "" && l.want.replica == "" {
+		return openAt(filepath.Join(attempt.Output, l.want.file()), l.offset)
 	}
 	if attempt.Handle == nil {
 		return nil, os.ErrNotExist
@@ -136,16 +136,17 @@ func (l *logReader) open(ctx context.Context, attempt record.Attempt) (io.ReadCl
 	if err := json.Unmarshal(attempt.Handle, &handle); err != nil {
 		return nil, err
 	}
-	return l.Engine.Logs(ctx, handle, l.want.file())
+	return l.Engine.Logs(ctx, handle, platforms.Log{
+		Stream: l.want.file(), Replica: l.want.replica, From: l.offset, Follow: l.want.follow,
+	})
 }
 
-func skip(stream io.Reader, offset int64) error {
-	if seeker, can := stream.(io.Seeker); can {
-		_, err := seeker.Seek(offset, io.SeekStart)
-		return err
+func openAt(path string, offset int64) (io.ReadCloser, error) {
+	file, err := os.Open(path)
+	if err == nil {
+		_, err = file.Seek(offset, io.SeekStart)
 	}
-	_, err := io.CopyN(io.Discard, stream, offset)
-	return err
+	return file, err
 }
 
 // unreadable says why there is no log; whoever follows waits for it instead.

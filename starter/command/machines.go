@@ -27,5 +27,5 @@ func machineOf(attempt record.Attempt) (string, error) {
 	if err := json.Unmarshal(attempt.Handle, &handle); err != nil {
 		return "", err
 	}
-	return handle.Host(), nil
+	return handle.Host, nil
 }

@@ -105,13 +105,6 @@ func explainLoad(err error) error {
 	return badInput(hint, "%w", err)
 }
 
-// local is the platform that runs commands on this very machine, remote the one
-// that copies code to others.
-const (
-	local  = "local"
-	remote = "remote"
-)
-
 // checkTrial looks for what a trial begins with, and whether its code can be copied
 // where it will be.
 func (w World) checkTrial(platform experiment.Platform) (faults, warnings []experiment.OptionFault) {
@@ -124,7 +117,7 @@ func (w World) checkTrial(platform experiment.Platform) (faults, warnings []expe
 // command begins with more than a plain word, only the shell can tell.
 func (w World) checkCommand(platform experiment.Platform) []experiment.OptionFault {
 	word := firstWord(platform.Command)
-	if platform.Name != local || word == "" || shellKnows[word] || w.executable(word, platform.CodeDirectory) {
+	if !w.Registry[platform.Name].Traits.RunsHere || word == "" || shellKnows[word] || w.executable(word, platform.CodeDirectory) {
 		return nil
 	}
 	return []experiment.OptionFault{{Field: "trialCommand", Message: fmt.Sprintf("command not found: %q", word),
@@ -134,7 +127,7 @@ func (w World) checkCommand(platform experiment.Platform) []experiment.OptionFau
 // checkCode looks whether code that will be copied is small enough for that, and
 // says what will be copied with it.
 func (w World) checkCode(platform experiment.Platform) (faults, warnings []experiment.OptionFault) {
-	if !platform.Snapshot && platform.Name != remote {
+	if !platform.Snapshot && !w.Registry[platform.Name].Traits.CopiesCode {
 		return nil, nil
 	}
 	tree, err := codedir.Scan(platform.CodeDirectory, codedir.DefaultLimits())
@@ -152,7 +145,7 @@ func (w World) checkCode(platform experiment.Platform) (faults, warnings []exper
 // make it before a trial starts.
 func (w World) checkScript(platform experiment.Platform) []experiment.OptionFault {
 	script := scriptOf(platform.Command)
-	if script == "" || filepath.IsAbs(script) && platform.Name != local {
+	if script == "" || filepath.IsAbs(script) && !w.Registry[platform.Name].Traits.RunsHere {
 		return nil
 	}
 	path := script

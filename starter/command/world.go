@@ -5,7 +5,6 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,9 +31,10 @@ type World struct {
 	Err      io.Writer
 	Width    func() int // columns of the terminal that Out is; 0 where it is none
 	Now      func() time.Time
-	Tick     time.Duration    // how often a follower reads the record
-	Patience time.Duration    // how long the engine may take to make a command durable
-	Build    experiment.Build // what this binary can run
+	Tick     time.Duration      // how often a follower reads the record
+	Patience time.Duration      // how long the engine may take to make a command durable
+	Build    experiment.Build   // what this binary can run
+	Registry platforms.Registry // its platforms, to be asked about and not opened
 	Engine   Engine
 
 	hosting *atomic.Bool // this process is the host
@@ -100,15 +100,14 @@ type Engine interface {
 	Probe(ctx context.Context) map[string][]trial.Reason
 	// Try reaches the machines that a section of a configuration names and returns
 	// how each is; none where the platform has none of its own.
-	Try(ctx context.Context, platform string, options json.RawMessage) ([]platforms.HostState, error)
+	Try(ctx context.Context, platform experiment.Platform) ([]platforms.HostState, error)
 	// GPUs returns the hosts that a section of an experiment's configuration names,
 	// with their GPUs and who has them; none where the platform has no GPUs of its
 	// own to tell of. The experiment may be empty: then the section refers to no
 	// secrets.
-	GPUs(ctx context.Context, platform, experiment string, options json.RawMessage) ([]gpu.Host, error)
-	// Logs opens what a run wrote, where its platform keeps that elsewhere. The
-	// stream may be an io.Seeker.
-	Logs(ctx context.Context, handle platforms.Handle, stream string) (io.ReadCloser, error)
+	GPUs(ctx context.Context, experiment string, platform experiment.Platform) ([]gpu.Host, error)
+	// Logs opens what a run wrote, where its platform keeps that elsewhere.
+	Logs(ctx context.Context, handle platforms.Handle, wanted platforms.Log) (io.ReadCloser, error)
 	// Link is an address that opens a page of the host's Web UI, once.
 	Link(host Host, page string) string
 	// External is the Temporal that TEMPORAL_* variables or a profile name, zero

@@ -54,8 +54,9 @@ func newStage(t *testing.T) *stage {
 	s.World = World{
 		Home: s.engine.home, Env: os.Environ(), In: strings.NewReader(""), Out: s.out, Err: s.err,
 		Width: func() int { return 0 }, Now: time.Now, Tick: 10 * time.Millisecond, Patience: time.Second,
-		Build:  experiment.Build{Tuners: tuners.Names(), Assessors: assessors.Names(), Platforms: []string{"local", "fake"}},
-		Engine: s.engine,
+		Build:    experiment.Build{Tuners: tuners.Names(), Assessors: assessors.Names(), Platforms: []string{"local", "fake"}},
+		Registry: platforms.Registry{"local": {Traits: platforms.Traits{RunsHere: true}}, "remote": {Traits: platforms.Traits{CopiesCode: true}}},
+		Engine:   s.engine,
 	}
 	return s
 }
@@ -192,19 +193,19 @@ func (e *engine) Probe(context.Context) map[string][]trial.Reason {
 	return map[string][]trial.Reason{"local": nil, "fake": {{Code: "disk-low", Text: "only 3 MiB are free"}}}
 }
 
-func (e *engine) Logs(context.Context, platforms.Handle, string) (io.ReadCloser, error) {
+func (e *engine) Logs(_ context.Context, _ platforms.Handle, wanted platforms.Log) (io.ReadCloser, error) {
 	if e.log == nil {
 		return nil, errors.New("there is no such platform")
 	}
-	return io.NopCloser(bytes.NewReader(e.log)), nil
+	return io.NopCloser(bytes.NewReader(e.log[min(wanted.From, int64(len(e.log))):])), nil
 }
 
-func (e *engine) Try(context.Context, string, json.RawMessage) ([]platforms.HostState, error) {
+func (e *engine) Try(context.Context, experiment.Platform) ([]platforms.HostState, error) {
 	return e.machines, nil
 }
 
-func (e *engine) GPUs(_ context.Context, platform, _ string, _ json.RawMessage) ([]gpu.Host, error) {
-	if platform != local {
+func (e *engine) GPUs(_ context.Context, _ string, platform experiment.Platform) ([]gpu.Host, error) {
+	if platform.Name != thisMachine.Name {
 		return nil, nil
 	}
 	return e.hosts, nil

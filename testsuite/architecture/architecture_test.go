@@ -47,7 +47,7 @@ var rooms = map[string][]string{
 	"activities/poller":       {"platforms", "record", "trial", "metrics"},
 	"workflows":               {"activities", "platforms", "experiment", "trial", "record"},
 	"workers":                 {"workers/...", "workflows", "activities", "activities/poller", "platforms", "record", "tuners", "tuners/bridge", "assessors", "gpu/nvml", "trial"},
-	"workers/sweeper":         {"workflows", "activities", "platforms", "record", "trial"},
+	"workers/sweeper":         {"workflows", "activities", "activities/poller", "platforms", "record", "trial"},
 	"workers/codec":           {},
 	"embedded":                {"workers/codec"},
 	"starter":                 {"*"},

@@ -60,7 +60,7 @@ func (b *Bench) long(plan Plan) error {
 	if err != nil {
 		return err
 	}
-	l := &longRun{Perennial: p, plan: plan, platform: fake.New(fake.Options{StateDirectory: p.home})}
+	l := &longRun{Perennial: p, plan: plan, platform: fake.New(fake.Options{StateDirectory: p.home}).Open(platforms.Section{Platform: fake.Name})}
 	if err := l.start(b.scratch); err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (l *longRun) missed() (missed []trial.Key, err error) {
 	for i, attempt := range open {
 		handles[i] = platforms.Handle{Format: 1, Platform: fake.Name, Key: attempt.Key}
 	}
-	reports, err := l.platform.Poll(context.Background(), handles)
+	reports, err := l.platform.Poll(context.Background(), platforms.Ask(handles...))
 	for _, report := range reports {
 		if report.Phase.Definite() {
 			missed = append(missed, report.Key)
@@ -232,7 +232,7 @@ func (l *longRun) running() (count int, err error) {
 	for i, attempt := range open {
 		handles[i] = platforms.Handle{Format: 1, Platform: fake.Name, Key: attempt.Key}
 	}
-	reports, err := l.platform.Poll(context.Background(), handles)
+	reports, err := l.platform.Poll(context.Background(), platforms.Ask(handles...))
 	for _, report := range reports {
 		if report.Phase == platforms.Running {
 			count++

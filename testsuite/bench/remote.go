@@ -14,6 +14,7 @@ import (
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/platforms/remote"
 	"github.com/perennial-ml/perennial/runner/binary"
+	"github.com/perennial-ml/perennial/testsuite/platformtest"
 	"github.com/perennial-ml/perennial/testsuite/sshlab"
 	"github.com/perennial-ml/perennial/trial"
 )
@@ -64,9 +65,17 @@ func (b *Bench) uploads(Plan) error {
 	}
 	defer lab.Close()
 	u := &upload{lab: lab, code: filepath.Join(b.scratch, "upload"), experiment: trial.NewExperimentID()}
-	u.platform = remote.New(remote.Options{StateDirectory: filepath.Join(b.scratch, "upload-state"), Runner: binary.For,
-		Sections: func(string) ([]json.RawMessage, error) { return []json.RawMessage{sectionOf(lab, lab.Hosts...)}, nil }})
+	kind := remote.New(remote.Options{StateDirectory: filepath.Join(b.scratch, "upload-state"), Runner: binary.For})
+	open := func(hosts ...*sshlab.Host) platforms.Platform {
+		return kind.Open(platformtest.Section(remote.Name, u.experiment, func() json.RawMessage { return sectionOf(lab, hosts...) }))
+	}
+	u.platform = open(lab.Hosts...)
 	defer u.platform.Close()
+	for _, host := range lab.Hosts {
+		section := open(host)
+		defer section.Close()
+		u.alone = append(u.alone, section)
+	}
 	before := load()
 	for i, what := range []string{"with connections and the runner's binary", "changed code, connections open"} {
 		took, err := u.bring(i)
@@ -83,6 +92,7 @@ type upload struct {
 	code       string
 	experiment string
 	platform   platforms.Platform
+	alone      []platforms.Platform // the section of each host, so that none is left out
 }
 
 // bring writes a tree of its own for each turn, and returns how long it took until
@@ -92,18 +102,17 @@ func (u *upload) bring(turn int) (time.Duration, error) {
 		return 0, err
 	}
 	began := time.Now()
-	workspace, err := u.platform.Prepare(context.Background(), platforms.Bundle{Experiment: u.experiment, CodeDirectory: u.code})
+	workspace, err := u.platform.Prepare(context.Background(), platforms.Bundle{CodeDirectory: u.code})
 	if err != nil {
 		return 0, err
 	}
 	var group sync.WaitGroup
 	faults := make([]error, len(u.lab.Hosts))
-	for i, h := range u.lab.Hosts {
+	for i, section := range u.alone {
 		group.Go(func() {
-			// Each job knows one host only, so that none is left out.
-			_, faults[i] = u.platform.Submit(context.Background(), platforms.Job{
+			_, faults[i] = section.Submit(context.Background(), platforms.Job{
 				Key: trial.Key{Experiment: u.experiment, Sequence: 10*turn + i, Attempt: 1}, Workspace: workspace,
-				Command: "true", Parameter: []byte("{}"), Parameters: json.RawMessage("{}"), Options: sectionOf(u.lab, h),
+				Command: "true", Parameter: []byte("{}"), Parameters: json.RawMessage("{}"),
 			})
 		})
 	}

@@ -10,12 +10,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perennial-ml/perennial/experiment"
 	"github.com/perennial-ml/perennial/gpu"
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/platforms/local"
 	"github.com/perennial-ml/perennial/runner/binary"
 	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/starter/command"
+	"github.com/perennial-ml/perennial/testsuite/platformtest"
 	"github.com/perennial-ml/perennial/trial"
 )
 
@@ -85,9 +87,12 @@ func (c *checker) ledger() string { return filepath.Join(c.directory, "ledger") 
 func (c *checker) controller(options string) *controller {
 	runner, _ := binary.Install(c.directory) // place has said what is wrong
 	experiment := trial.NewExperimentID()
-	return &controller{checker: c, experiment: experiment, options: options, Platform: local.New(local.Options{
+	kind := local.New(local.Options{
 		Runner: runner, StateDirectory: filepath.Join(c.directory, experiment), GPUs: c.prober, GPULedger: c.ledger(),
-	})}
+	})
+	made := &controller{checker: c, experiment: experiment, options: options}
+	made.Platform = kind.Open(platformtest.Section(local.Name, experiment, func() json.RawMessage { return json.RawMessage(made.options) }))
+	return made
 }
 
 // submit starts the command as a trial with so many GPUs.
@@ -98,7 +103,7 @@ func (c *controller) submit(command string, gpus int) (platforms.Handle, error) 
 	}
 	job := platforms.Job{
 		Key:       trial.Key{Experiment: c.experiment, Sequence: c.sequence, Attempt: 1},
-		Workspace: platforms.Workspace{Directory: code}, Command: command, GPUs: &gpus, Options: json.RawMessage(c.options),
+		Workspace: platforms.Workspace{Directory: code}, Command: command, GPUs: &gpus,
 		Parameter: []byte(`{"parameter_id": 0, "parameters": {}}`), Parameters: trial.Parameters(`{}`), Grace: time.Second,
 	}
 	c.checker.sequence++
@@ -113,7 +118,7 @@ func (c *controller) submit(command string, gpus int) (platforms.Handle, error) 
 func (c *controller) report(handle platforms.Handle, wanted func(platforms.Report) bool) platforms.Report {
 	var report platforms.Report
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		reports, err := c.Poll(context.Background(), []platforms.Handle{handle})
+		reports, err := c.Poll(context.Background(), platforms.Ask(handle))
 		if err != nil {
 			continue
 		}
@@ -180,6 +185,6 @@ type engine struct {
 	controller *controller
 }
 
-func (e engine) GPUs(ctx context.Context, _, _ string, options json.RawMessage) ([]gpu.Host, error) {
-	return e.controller.Platform.(platforms.WithGPUs).GPUs(ctx, options)
+func (e engine) GPUs(ctx context.Context, _ string, _ experiment.Platform) ([]gpu.Host, error) {
+	return e.controller.Platform.(platforms.WithGPUs).GPUs(ctx)
 }

@@ -1,8 +1,10 @@
 package platformtest
 
 import (
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -44,6 +46,9 @@ var conformance = []struct {
 	{"ANewInstanceFindsEverything", aNewInstanceFindsEverything},
 	{"TheNextAttemptEndsTheOneBefore", theNextAttemptEndsTheOneBefore},
 	{"LostAnswersDuplicatesAndTimeoutsChangeNothing", faultsChangeNothing},
+	{"TheJournalThatComesWithAReportIsWhatCollectGives", theJournalThatComesWithAReport},
+	{"CleaningUpTwiceLeavesRunsAndTheSameCodeCanBeThereAgain", cleaningUpTwice},
+	{"AForgottenRunIsNotListedAndOthersAre", aForgottenRunIsNotListed},
 }
 
 // threeSteps is a run that ends by itself.
@@ -54,20 +59,18 @@ func threeSteps() Behaviour {
 var threeStepsValues = []string{"PERIODICAL 0.25", "PERIODICAL 0.5", "PERIODICAL 0.75", "FINAL 0.875"}
 
 func traitsAreConsistent(w *world) {
-	traits := w.Traits()
+	traits := w.traits
 	require.NotEmpty(w.t, traits.Name)
 	require.Positive(w.t, traits.PollInterval)
 	require.GreaterOrEqual(w.t, traits.Losable, 1)
-	known := []string{"local", "remote", "pai", "paiYarn", "kubeflow", "frameworkcontroller", "dlts", "aml", "adl"}
-	require.Contains(w.t, known, traits.NNIPlatform, "NNI 1.9 refuses names it does not know")
-	require.Equal(w.t, traits, w.Traits())
+	require.Equal(w.t, traits, w.Kind(w.t).Traits)
 	handle := w.begin(0, threeSteps())
 	require.Equal(w.t, traits.Name, handle.Platform)
 	require.Positive(w.t, handle.Format)
 }
 
 func preparingTwiceGivesTheSameWorkspace(w *world) {
-	bundle := platforms.Bundle{Experiment: w.experiment, CodeDirectory: w.t.TempDir()}
+	bundle := platforms.Bundle{CodeDirectory: w.t.TempDir()}
 	first, err := w.Prepare(w.ctx, bundle)
 	require.NoError(w.t, err)
 	w.reopen()
@@ -134,7 +137,7 @@ func threeSubmitsAtOnceStartOneRun(w *world) {
 	var group sync.WaitGroup
 	handles, errors := make([]platforms.Handle, 3), make([]error, 3)
 	for i := range handles {
-		instance := w.Open(w.t)
+		instance := w.open()
 		group.Go(func() { handles[i], errors[i] = instance.Submit(w.ctx, job) })
 	}
 	group.Wait()
@@ -161,7 +164,7 @@ func reportsComeInTheOrderOfHandles(w *world) {
 	for _, sequence := range []int{2, 0, 3, 1} {
 		handles = append(handles, w.begin(sequence, threeSteps()))
 	}
-	reports, err := w.Poll(w.ctx, append(handles, handles[0]))
+	reports, err := w.Poll(w.ctx, platforms.Ask(append(handles, handles[0])...))
 	require.NoError(w.t, err)
 	require.Len(w.t, reports, 5)
 	for i, report := range reports {
@@ -206,12 +209,20 @@ func aCancelEndsARunAndItsIntentIsReported(w *world) {
 	w.cancel(handle, intent)
 	w.cancel(handle, intent)
 	report := w.waitFor(handle, platforms.Exited)
+	require.NotZero(w.t, report.Exit.Code)
+	if !w.traits.KeepsIntent {
+		require.Nil(w.t, report.Intent)
+		require.True(w.t, report.Exit.Outside, "the record says whose it was")
+		return
+	}
 	require.Equal(w.t, &intent, report.Intent)
 	require.False(w.t, report.Exit.Outside, "it was ours")
-	require.NotZero(w.t, report.Exit.Code)
 }
 
 func theFirstIntentWins(w *world) {
+	if !w.traits.KeepsIntent {
+		return // the record's first decision does
+	}
 	handle := w.begin(0, Behaviour{Forever: true})
 	w.waitFor(handle, platforms.Running)
 	first := trial.Intent{Cause: trial.CauseUser}
@@ -234,6 +245,9 @@ func cancellingAnUnknownRunKeepsItFromStarting(w *world) {
 	unknown := w.unknown(0)
 	intent := trial.Intent{Cause: trial.CauseUser}
 	w.cancel(unknown, intent)
+	if !w.traits.KeepsIntent {
+		return // whoever submits asks the record
+	}
 	handle := w.begin(0, threeSteps())
 	report := w.waitUntil(handle, func(report platforms.Report) bool { return report.Phase.Definite() })
 	require.Equal(w.t, &intent, report.Intent)
@@ -249,14 +263,16 @@ func listFindsEveryRun(w *world) {
 		w.submit(job) // the answer is lost
 	}
 	w.reopen()
-	handles, err := w.List(w.ctx, w.experiment)
+	handles, err := w.List(w.ctx)
 	require.NoError(w.t, err)
 	require.Len(w.t, handles, len(wanted))
 	for _, handle := range handles {
 		require.True(w.t, wanted[handle.Key])
 		require.Equal(w.t, threeStepsValues, values(w.collectEnd(handle)))
 	}
-	none, err := w.List(w.ctx, "elsewhre")
+	elsewhere := w.Kind(w.t).Open(Section(w.traits.Name, "elsewhre", w.Options))
+	w.t.Cleanup(func() { elsewhere.Close() })
+	none, err := elsewhere.List(w.ctx)
 	require.NoError(w.t, err)
 	require.Empty(w.t, none)
 }
@@ -279,8 +295,78 @@ func theNextAttemptEndsTheOneBefore(w *world) {
 	w.waitFor(first, platforms.Running)
 	second := w.submit(w.Job(w.t, w.key(0, 2), threeSteps()))
 	report := w.waitFor(first, platforms.Exited)
-	require.Equal(w.t, trial.CauseSuperseded, report.Intent.Cause)
+	if w.traits.KeepsIntent {
+		require.Equal(w.t, trial.CauseSuperseded, report.Intent.Cause)
+	}
 	require.Equal(w.t, threeStepsValues, values(w.collectEnd(second)))
+}
+
+func theJournalThatComesWithAReport(w *world) {
+	handle := w.begin(0, threeSteps())
+	all := w.collectEnd(handle)
+	report := w.ask(platforms.Question{Handle: handle})
+	if report.Journal == nil {
+		return // then Collect is asked
+	}
+	first := *report.Journal
+	require.NotEmpty(w.t, first.Records)
+	require.Equal(w.t, all[:len(first.Records)], first.Records)
+	rest, _, err := w.Collect(w.ctx, handle, first.Next)
+	require.NoError(w.t, err)
+	require.Equal(w.t, all, append(first.Records, rest...), "both use the same cursors")
+	require.Equal(w.t, len(rest) > 0, first.More)
+	w.reopen()
+	again := w.ask(platforms.Question{Handle: handle})
+	require.Equal(w.t, first, *again.Journal)
+	if !first.More {
+		require.Empty(w.t, w.ask(platforms.Question{Handle: handle, After: first.Next}).Journal.Records)
+	}
+}
+
+func cleaningUpTwice(w *world) {
+	cleaning, can := w.Platform.(platforms.WithCleanup)
+	if !can {
+		return
+	}
+	bundle := platforms.Bundle{CodeDirectory: w.t.TempDir()}
+	workspace, err := w.Prepare(w.ctx, bundle)
+	require.NoError(w.t, err)
+	handle := w.begin(0, threeSteps())
+	before := w.waitFor(handle, platforms.Exited)
+	w.collectEnd(handle)
+	require.NoError(w.t, cleaning.CleanUp(w.ctx))
+	require.NoError(w.t, cleaning.CleanUp(w.ctx))
+	if _, forgets := w.Platform.(platforms.WithForget); !forgets {
+		require.Equal(w.t, before, w.poll(handle))
+	}
+	bundle.Again = &workspace
+	again, err := w.Prepare(w.ctx, bundle)
+	require.NoError(w.t, err)
+	require.Equal(w.t, workspace, again)
+	require.Equal(w.t, threeStepsValues, values(w.collectEnd(w.begin(1, threeSteps()))))
+}
+
+func aForgottenRunIsNotListed(w *world) {
+	forgetting, can := w.Platform.(platforms.WithForget)
+	if !can {
+		return
+	}
+	kept, gone := w.begin(0, threeSteps()), w.begin(1, threeSteps())
+	w.collectEnd(kept)
+	w.collectEnd(gone)
+	require.NoError(w.t, forgetting.Forget(w.ctx, gone))
+	require.NoError(w.t, forgetting.Forget(w.ctx, gone))
+	listed := func() (keys []trial.Key) {
+		handles, err := w.List(w.ctx)
+		require.NoError(w.t, err)
+		for _, handle := range handles {
+			keys = append(keys, handle.Key)
+		}
+		return keys
+	}
+	require.Eventually(w.t, func() bool { return !slices.Contains(listed(), gone.Key) }, patience, 10*time.Millisecond)
+	require.Contains(w.t, listed(), kept.Key)
+	require.Equal(w.t, threeStepsValues, values(w.collect(kept)))
 }
 
 func faultsChangeNothing(w *world) {
@@ -289,7 +375,7 @@ func faultsChangeNothing(w *world) {
 	job := w.job(0, threeSteps())
 	handle := retry(w, func() (platforms.Handle, error) { return w.Submit(w.ctx, job) })
 	for {
-		reports := retry(w, func() ([]platforms.Report, error) { return w.Poll(w.ctx, []platforms.Handle{handle}) })
+		reports := retry(w, func() ([]platforms.Report, error) { return w.Poll(w.ctx, platforms.Ask(handle)) })
 		if reports[0].Phase.Definite() && !reports[0].Pending {
 			require.Equal(w.t, platforms.Exited, reports[0].Phase)
 			break

@@ -26,21 +26,21 @@ const jobVariable = "PLATFORMTEST_JOB"
 
 // Main belongs at the beginning of TestMain of a package that calls RunCrashes.
 // In a process that the suite started to submit a job and be killed it does that
-// and never returns; else it returns at once. open finds its way by
-// Subject.Environment.
-func Main(open func() platforms.Platform) {
+// and never returns; else it returns at once. find makes a Subject, of which Kind and
+// Options are used, by Subject.Environment.
+func Main(find func() Subject) {
 	path := os.Getenv(jobVariable)
 	if path == "" {
 		return
 	}
-	if err := submitFile(open(), path); err != nil {
+	if err := submitFile(find(), path); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-func submitFile(platform platforms.Platform, path string) error {
+func submitFile(subject Subject, path string) error {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -49,6 +49,8 @@ func submitFile(platform platforms.Platform, path string) error {
 	if err := json.Unmarshal(content, &job); err != nil {
 		return err
 	}
+	kind := subject.Kind(nil)
+	platform := kind.Open(Section(kind.Traits.Name, job.Key.Experiment, subject.Options))
 	_, err = platform.Submit(context.Background(), job)
 	return err
 }
@@ -99,7 +101,7 @@ func submitterStalls(w *world) {
 	job := w.job(0, threeSteps())
 	stalled := w.submitElsewhere(job, "submit.lock-held-before-exec:stall")
 	require.Eventually(w.t, func() bool {
-		handles, err := w.List(w.ctx, w.experiment)
+		handles, err := w.List(w.ctx)
 		return err == nil && len(handles) == 1 && w.poll(handles[0]).Phase == platforms.Waiting
 	}, patience, 10*time.Millisecond)
 	ctx, cancel := context.WithTimeout(w.ctx, 300*time.Millisecond)
@@ -251,7 +253,7 @@ func (w *world) disarm() {
 func (w *world) awaitDeath(submitter *exec.Cmd, key trial.Key) {
 	w.t.Helper()
 	if w.Arm != nil {
-		w.waitUntil(platforms.Handle{Format: 1, Platform: w.Traits().Name, Key: key}, func(report platforms.Report) bool {
+		w.waitUntil(platforms.Handle{Format: 1, Platform: w.traits.Name, Key: key}, func(report platforms.Report) bool {
 			_, err := os.Stat(w.run(report).Path(rundir.JobFile)) // the last thing before the point
 			return report.Reason.Code == "half-made" && err == nil
 		})
@@ -285,7 +287,7 @@ func (w *world) loseRunner(job platforms.Job, point string) platforms.Handle {
 // only returns the handle of the one run that there is.
 func (w *world) only() platforms.Handle {
 	w.t.Helper()
-	handles, err := w.List(w.ctx, w.experiment)
+	handles, err := w.List(w.ctx)
 	require.NoError(w.t, err)
 	require.Len(w.t, handles, 1)
 	return handles[0]

@@ -28,13 +28,16 @@ const patience = 60 * time.Second
 
 // Subject is one platform under test, with a state of its own.
 type Subject struct {
-	// Open returns an instance over the subject's state. It may be called any
-	// number of times; two instances are two processes as far as they can tell.
-	Open func(t *testing.T) platforms.Platform
+	// Kind returns the platform's kind over the subject's state. It may be called any
+	// number of times; two kinds are two processes as far as they can tell.
+	Kind func(t *testing.T) platforms.Kind
+	// Options returns the options of the section that is opened, at any time; nil:
+	// there are none.
+	Options func() json.RawMessage
 	// Job returns a job that behaves as asked.
 	Job func(t *testing.T, key trial.Key, behaviour Behaviour) platforms.Job
 	// Environment are variables, NAME=value, with which the function given to Main
-	// opens the same state in another process. Only RunCrashes needs them.
+	// finds the same state in another process. Only RunCrashes needs them.
 	Environment []string
 	// Arm has whatever starts runs at the far end of a connection that is made from
 	// now on reach a crash point; "" disarms. Nil: what starts them is the process
@@ -95,12 +98,23 @@ func ShellJob(t *testing.T, key trial.Key, behaviour Behaviour) platforms.Job {
 	}
 }
 
-// world is one subject with one open instance and a context that ends the test
-// rather than hang.
+// Section is the section of an experiment with these options, whatever they are when
+// it is asked for them; nil: there are none.
+func Section(platform, experiment string, options func() json.RawMessage) platforms.Section {
+	section := platforms.Section{Platform: platform, Experiment: experiment}
+	if options != nil {
+		section.Resolve = func(context.Context) (json.RawMessage, error) { return options(), nil }
+	}
+	return section
+}
+
+// world is one subject with one section open and a context that ends the test rather
+// than hang.
 type world struct {
 	t *testing.T
 	Subject
 	platforms.Platform
+	traits     platforms.Traits
 	ctx        context.Context
 	experiment string
 }
@@ -109,16 +123,23 @@ func newWorld(t *testing.T, make Maker) *world {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	w := &world{t: t, Subject: make(t), ctx: ctx, experiment: trial.NewExperimentID()}
-	w.Platform = w.Open(t)
+	w.Platform = w.open()
 	t.Cleanup(w.endAll)
 	return w
+}
+
+// open opens the experiment's section as a new process would.
+func (w *world) open() platforms.Platform {
+	kind := w.Kind(w.t)
+	w.traits = kind.Traits
+	return kind.Open(Section(kind.Traits.Name, w.experiment, w.Options))
 }
 
 // endAll leaves no run behind, whatever the test did.
 func (w *world) endAll() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	handles, err := w.List(ctx, w.experiment)
+	handles, err := w.List(ctx)
 	require.NoError(w.t, err)
 	for _, handle := range handles {
 		require.NoError(w.t, w.Cancel(ctx, handle, trial.Intent{Cause: trial.CauseUser}))
@@ -155,12 +176,20 @@ func (w *world) begin(sequence int, behaviour Behaviour) platforms.Handle {
 // reopen replaces the instance, as a new process would.
 func (w *world) reopen() {
 	require.NoError(w.t, w.Close())
-	w.Platform = w.Open(w.t)
+	w.Platform = w.open()
 }
 
+// poll returns how a run is, without what came of its journal.
 func (w *world) poll(handle platforms.Handle) platforms.Report {
 	w.t.Helper()
-	reports, err := w.Poll(w.ctx, []platforms.Handle{handle})
+	report := w.ask(platforms.Question{Handle: handle})
+	report.Journal = nil
+	return report
+}
+
+func (w *world) ask(question platforms.Question) platforms.Report {
+	w.t.Helper()
+	reports, err := w.Poll(w.ctx, []platforms.Question{question})
 	require.NoError(w.t, err)
 	require.Len(w.t, reports, 1)
 	return reports[0]
@@ -182,7 +211,7 @@ func (w *world) waitUntil(handle platforms.Handle, wanted func(platforms.Report)
 func (w *world) rest() {
 	select {
 	case <-w.ctx.Done():
-	case <-time.After(min(w.Traits().PollInterval, 20*time.Millisecond)):
+	case <-time.After(min(w.traits.PollInterval, 20*time.Millisecond)):
 	}
 }
 

@@ -59,18 +59,18 @@ func (u *UnreliablePlatform) Submit(ctx context.Context, job platforms.Job) (han
 }
 
 // Poll implements platforms.Platform.
-func (u *UnreliablePlatform) Poll(ctx context.Context, handles []platforms.Handle) (reports []platforms.Report, err error) {
+func (u *UnreliablePlatform) Poll(ctx context.Context, questions []platforms.Question) (reports []platforms.Report, err error) {
 	err = u.through("poll", func() error {
-		reports, err = u.inner.Poll(ctx, handles)
+		reports, err = u.inner.Poll(ctx, questions)
 		return err
 	})
 	return reports, err
 }
 
 // List implements platforms.Platform.
-func (u *UnreliablePlatform) List(ctx context.Context, experiment string) (handles []platforms.Handle, err error) {
+func (u *UnreliablePlatform) List(ctx context.Context) (handles []platforms.Handle, err error) {
 	err = u.through("list", func() error {
-		handles, err = u.inner.List(ctx, experiment)
+		handles, err = u.inner.List(ctx)
 		return err
 	})
 	return handles, err

@@ -15,6 +15,8 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 
+	"github.com/perennial-ml/perennial/activities"
+	"github.com/perennial-ml/perennial/activities/poller"
 	"github.com/perennial-ml/perennial/assessors"
 	"github.com/perennial-ml/perennial/experiment"
 	"github.com/perennial-ml/perennial/platforms"
@@ -80,14 +82,16 @@ func (s *served) work(ctx context.Context, running host.Running, ready chan<- st
 		return err
 	}
 	defer temporal.Close()
-	local, err := s.platforms()
+	registry, err := s.platforms()
 	if err != nil {
 		return err
 	}
-	observers := workers.Observe(s.store, local, nil, running.Log)
-	defer observers.Stop()
+	sections := poller.Observe(poller.Options{
+		Registry: registry, Sections: activities.SectionsOf(s.store, activities.Secrets{}), Record: s.store, Logger: running.Log,
+	})
+	defer sections.Stop()
 	started, err := workers.Start(ctx, workers.Options{
-		Client: temporal, Namespace: options.Namespace, Record: s.store, Observers: observers,
+		Client: temporal, Namespace: options.Namespace, Record: s.store, Sections: sections,
 		Environment: func(string) string { return "" },
 		StateID:     running.Dir.StateID(), Nonce: running.Nonce, Logger: running.Log,
 	})
@@ -101,15 +105,9 @@ func (s *served) work(ctx context.Context, running host.Running, ready chan<- st
 	return nil
 }
 
-func (s *served) platforms() (list []platforms.Platform, err error) {
+func (s *served) platforms() (platforms.Registry, error) {
 	runner, err := binary.Install(filepath.Join(s.home, "runner"))
-	if err != nil {
-		return nil, err
-	}
-	for _, construct := range all.All(all.Options{Runner: runner, StateDirectory: s.home}) {
-		list = append(list, construct())
-	}
-	return list, nil
+	return all.All(all.Options{Runner: runner, StateDirectory: s.home}), err
 }
 
 // end ends the host in order.

@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/perennial-ml/perennial/activities"
+	"github.com/perennial-ml/perennial/activities/poller"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/perennial-ml/perennial/workflows"
@@ -28,7 +29,7 @@ const Every = time.Minute
 type Sweeper struct {
 	Record    *record.Store
 	Workflows workflows.Client
-	Platforms map[string]activities.Platform
+	Sections  *poller.Sections
 	Logger    *slog.Logger
 
 	soon chan struct{}
@@ -74,8 +75,10 @@ func (s *Sweeper) Sweep(ctx context.Context) error {
 		return err
 	}
 	failures := []error{each(active, func(id string) error { return s.drive(ctx, id) }), s.decisions(ctx)}
-	for name, platform := range s.Platforms {
-		failures = append(failures, s.leftovers(ctx, name, platform))
+	for name := range s.Sections.Registry() {
+		if s.Sections.Serves(name) {
+			failures = append(failures, s.leftovers(ctx, name))
+		}
 	}
 	return errors.Join(failures...)
 }
@@ -180,13 +183,13 @@ func (s *Sweeper) decisions(ctx context.Context) error {
 
 // leftovers ends what still runs although its attempt is over: superseded, or of
 // a trial that was settled or stopped meanwhile.
-func (s *Sweeper) leftovers(ctx context.Context, name string, platform activities.Platform) error {
+func (s *Sweeper) leftovers(ctx context.Context, name string) error {
 	attempts, err := s.Record.OpenAttempts(ctx, name)
 	if err != nil {
 		return err
 	}
 	over := slices.DeleteFunc(attempts, func(a record.Attempt) bool { return a.Outcome == "" })
-	return each(over, func(a record.Attempt) error { return end(ctx, platform, a) })
+	return each(over, func(a record.Attempt) error { return s.end(ctx, a) })
 }
 
 // atOnce bounds how many things are looked after at the same time: what does not
@@ -208,7 +211,11 @@ func each[T any](things []T, lookAfter func(T) error) error {
 	return errors.Join(failures...)
 }
 
-func end(ctx context.Context, platform activities.Platform, attempt record.Attempt) error {
+func (s *Sweeper) end(ctx context.Context, attempt record.Attempt) error {
+	platform, err := s.Sections.Of(ctx, attempt.Key.Experiment, attempt.Key.Sequence)
+	if err != nil {
+		return err
+	}
 	handle, err := activities.HandleOf(attempt)
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 
-	"github.com/perennial-ml/perennial/activities"
+	"github.com/perennial-ml/perennial/activities/poller"
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
@@ -110,6 +110,8 @@ type place struct {
 	other chan struct{}
 }
 
+func (p *place) Close() error { return nil }
+
 func (p *place) Cancel(ctx context.Context, handle platforms.Handle, intent trial.Intent) error {
 	if handle.Key == p.broken {
 		return errors.New("unreachable")
@@ -148,9 +150,17 @@ func newFixture(t *testing.T) *fixture {
 	require.NoError(t, err)
 	t.Cleanup(func() { store.Close() })
 	f := &fixture{T: t, Store: store, engine: &engine{open: map[string]bool{}}, place: &place{}}
+	kind := platforms.Kind{Traits: platforms.Traits{Name: "place"}, Open: func(platforms.Section) platforms.Platform { return f.place }}
+	sections := poller.Observe(poller.Options{
+		Registry: platforms.Registry{"place": kind}, Record: store, Logger: slog.New(slog.DiscardHandler),
+		Sections: func(_ context.Context, experiment string) ([]platforms.Section, error) {
+			return []platforms.Section{{Platform: "place", Experiment: experiment}}, nil
+		},
+	})
+	t.Cleanup(sections.Stop)
 	f.sweeper = sweeper.New(sweeper.Sweeper{
 		Record: store, Workflows: workflows.Client{Temporal: f.engine}, Logger: slog.New(slog.DiscardHandler),
-		Platforms: map[string]activities.Platform{"place": {Platform: f.place}},
+		Sections: sections,
 	})
 	f.command(trial.Accept, `{"trialConcurrency":1,"searchSpace":{"x":{}}}`)
 	for n := range 3 {

@@ -28,22 +28,30 @@ type standing struct {
 // standingVariable carries a standing.
 const standingVariable = "REMOTE_TEST_STANDING"
 
-func (s standing) open() platforms.Platform {
-	return remote.New(remote.Options{
-		StateDirectory: s.State,
-		Runner:         func(string, string) ([]byte, error) { return os.ReadFile(s.Runner) },
-		Sections:       func(string) ([]json.RawMessage, error) { return []json.RawMessage{s.Section}, nil },
-	})
+func (s standing) subject() platformtest.Subject {
+	return platformtest.Subject{
+		Kind: func(*testing.T) platforms.Kind {
+			return remote.New(remote.Options{
+				StateDirectory: s.State, Runner: func(string, string) ([]byte, error) { return os.ReadFile(s.Runner) },
+			})
+		},
+		Options: func() json.RawMessage { return s.Section },
+	}
+}
+
+func (s standing) open(experiment string) platforms.Platform {
+	subject := s.subject()
+	return subject.Kind(nil).Open(platformtest.Section(remote.Name, experiment, subject.Options))
 }
 
 // submitElsewhere is what this program does when the suite starts it to be killed.
 func submitElsewhere() {
-	platformtest.Main(func() platforms.Platform {
+	platformtest.Main(func() platformtest.Subject {
 		var s standing
 		if err := json.Unmarshal([]byte(os.Getenv(standingVariable)), &s); err != nil {
 			panic(err)
 		}
-		return s.open()
+		return s.subject()
 	})
 }
 
@@ -80,8 +88,9 @@ func subject(t *testing.T, lab *sshlab.Lab, hosts ...*sshlab.Host) platformtest.
 	content, err := json.Marshal(s)
 	require.NoError(t, err)
 	witness := func(job platforms.Job) string { return filepath.Join(lab.Evidence, job.Key.String()) }
+	of := s.subject()
 	return platformtest.Subject{
-		Open: func(*testing.T) platforms.Platform { return s.open() },
+		Kind: of.Kind, Options: of.Options,
 		Job: func(t *testing.T, key trial.Key, behaviour platformtest.Behaviour) platforms.Job {
 			job := platformtest.ShellJob(t, key, behaviour)
 			job.Workspace = prepared(t, s, key.Experiment)
@@ -97,9 +106,9 @@ func prepared(t *testing.T, s standing, experiment string) platforms.Workspace {
 	code := filepath.Join(s.State, "code")
 	require.NoError(t, os.MkdirAll(code, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(code, "file"), []byte("content"), 0o644))
-	platform := s.open()
+	platform := s.open(experiment)
 	defer platform.Close()
-	workspace, err := platform.Prepare(t.Context(), platforms.Bundle{Experiment: experiment, CodeDirectory: code})
+	workspace, err := platform.Prepare(t.Context(), platforms.Bundle{CodeDirectory: code})
 	require.NoError(t, err)
 	return workspace
 }
