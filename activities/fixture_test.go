@@ -206,6 +206,8 @@ type scripted struct {
 	submitting func()
 	reports    map[trial.Key]platforms.Report
 	listed     []platforms.Handle
+	prepared   []platforms.Bundle
+	cleaned    int
 }
 
 func (s *scripted) kind(name string) platforms.Kind {
@@ -217,8 +219,18 @@ func (s *scripted) kind(name string) platforms.Kind {
 
 func (s *scripted) Close() error { return nil }
 
-func (s *scripted) Prepare(context.Context, platforms.Bundle) (platforms.Workspace, error) {
-	return platforms.Workspace{Directory: "/"}, nil
+func (s *scripted) Prepare(_ context.Context, bundle platforms.Bundle) (platforms.Workspace, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.prepared = append(s.prepared, bundle)
+	return platforms.Workspace{Directory: "/", Data: json.RawMessage(`{"blob":"b-1"}`)}, nil
+}
+
+func (s *scripted) CleanUp(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cleaned++
+	return s.stuck
 }
 
 func (s *scripted) Submit(_ context.Context, job platforms.Job) (platforms.Handle, error) {

@@ -18,34 +18,44 @@ import (
 
 // PrepareCodeDir makes the experiment's code available on one of its platforms,
 // by index, and notes where it is. Asked again it answers from the record, so a
-// resumed experiment runs the code it began with.
+// resumed experiment runs the code it began with; where that was cleaned up it is made
+// available again.
 func (a *Activities) PrepareCodeDir(ctx context.Context, id string, index int) error {
+	defer exclusively(id)()
 	row, err := a.Record.Experiment(ctx, id)
 	if err != nil {
 		return err
 	}
 	config, err := a.config(row)
-	if err != nil || index < len(row.Workspaces) && row.Workspaces[index] != nil {
+	if err != nil {
 		return err
 	}
-	return a.prepare(ctx, id, config.Platforms[index], index)
+	known, err := workspaceOn(row, index)
+	if err != nil || known != nil && known.there() {
+		return err
+	}
+	bundle := platforms.Bundle{CodeDirectory: config.Platforms[index].CodeDirectory, Snapshot: config.Platforms[index].Snapshot}
+	if known != nil {
+		bundle.Again = &known.Workspace
+	}
+	return a.prepare(ctx, id, index, bundle)
 }
 
-func (a *Activities) prepare(ctx context.Context, id string, config experiment.Platform, index int) error {
+func (a *Activities) prepare(ctx context.Context, id string, index int, bundle platforms.Bundle) error {
 	section, err := a.Sections.Of(ctx, id, index)
 	if err != nil {
 		return err
 	}
-	workspace, err := section.Prepare(ctx, platforms.Bundle{CodeDirectory: config.CodeDirectory, Snapshot: config.Snapshot})
+	made, err := section.Prepare(ctx, bundle)
 	if err != nil {
 		reason := trial.Reason{Code: "prepare-" + string(platforms.CodeOf(err)), Text: err.Error()}
 		return temporalError(errors.Join(err, a.Record.SetReason(ctx, id, reason)))
 	}
-	text, err := json.Marshal(workspace)
-	if err != nil {
-		return err
+	known := workspace{Workspace: made}
+	if _, can := section.Platform.(platforms.WithCleanup); can {
+		known.State = prepared
 	}
-	return errors.Join(a.Record.SetWorkspace(ctx, id, index, text), a.Record.SetReason(ctx, id, trial.Reason{}))
+	return errors.Join(note(ctx, a.Record, id, index, known), a.Record.SetReason(ctx, id, trial.Reason{}))
 }
 
 // Begun is where a trial is that shall have an attempt.
@@ -363,11 +373,14 @@ func (a *Activities) job(ctx context.Context, row record.Experiment, config expe
 }
 
 func workspaceOf(row record.Experiment, index int) (platforms.Workspace, error) {
-	var workspace platforms.Workspace
-	if index >= len(row.Workspaces) || row.Workspaces[index] == nil {
-		return workspace, fmt.Errorf("the code of experiment %s is not prepared yet", row.ID)
+	known, err := workspaceOn(row, index)
+	if err == nil && (known == nil || !known.there()) {
+		err = fmt.Errorf("the code of experiment %s is not prepared yet", row.ID)
 	}
-	return workspace, json.Unmarshal(row.Workspaces[index], &workspace)
+	if err != nil {
+		return platforms.Workspace{}, err
+	}
+	return known.Workspace, nil
 }
 
 // directory is where NNI would keep this experiment, empty for our own place.

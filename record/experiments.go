@@ -78,14 +78,33 @@ func (s *Store) Experiments(ctx context.Context) ([]Experiment, error) {
 // Active returns the ids of the experiments that are driven, or should be, the oldest
 // first. It reads nothing of the others.
 func (s *Store) Active(ctx context.Context) ([]string, error) {
+	return s.query(ctx).ids("SELECT id FROM experiments WHERE status IN (?, ?) ORDER BY created, id", Running, Stopping)
+}
+
+func (q querier) ids(query string, one, other Status) ([]string, error) {
 	var ids []string
-	err := s.query(ctx).each(func(row scanner) error {
+	err := q.each(func(row scanner) error {
 		var id string
 		err := row.Scan(&id)
 		ids = append(ids, id)
 		return err
-	}, "SELECT id FROM experiments WHERE status IN (?, ?) ORDER BY created, id", string(Running), string(Stopping))
+	}, query, string(one), string(other))
 	return ids, classify(err)
+}
+
+// Leftover returns the ids of the experiments that have come to an end, and of which a
+// workspace is still there: its JSON has the state prepared or removing.
+func (s *Store) Leftover(ctx context.Context) ([]string, error) {
+	return s.query(ctx).ids(`SELECT id FROM experiments JOIN configurations ON experiment = id WHERE status IN (?, ?)
+		AND (workspaces LIKE '%"state":"prepared"%' OR workspaces LIKE '%"state":"removing"%') ORDER BY created, id`, Done, Stopped)
+}
+
+// Pending tells whether an experiment has attempts without an outcome, or of which
+// metrics may still be to come.
+func (s *Store) Pending(ctx context.Context, experiment string) (pending bool, err error) {
+	err = s.query(ctx).one(into(&pending), `SELECT EXISTS (SELECT 1 FROM attempts
+		WHERE experiment = ? AND (outcome = '' OR drained = 0))`, experiment)
+	return pending, classify(err)
 }
 
 // save stores all of the row but its name, configuration and search space.

@@ -111,10 +111,7 @@ func (p *Poller) Run(ctx context.Context) {
 // await waits until there is somebody to observe, and is false when the context ends.
 func (p *Poller) await(ctx context.Context) bool {
 	for ctx.Err() == nil {
-		p.mu.Lock()
-		watched := len(p.watched)
-		p.mu.Unlock()
-		if watched > 0 {
+		if p.observes() {
 			return true
 		}
 		select {
@@ -124,6 +121,13 @@ func (p *Poller) await(ctx context.Context) bool {
 		}
 	}
 	return false
+}
+
+// observes tells whether there is somebody to observe.
+func (p *Poller) observes() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.watched) > 0
 }
 
 // rest waits for the next round: a poll interval, longer when little happens.

@@ -158,16 +158,16 @@ func (s *Sections) Stranger(platform, experiment string) platforms.Platform {
 	return s.options.Registry[platform].Open(platforms.Section{Platform: platform, Experiment: experiment})
 }
 
-// Close closes every section of an experiment that is over. Whoever needs one of
-// them again finds it opened anew.
-func (s *Sections) Close(experiment string) {
+// Retain closes the sections of all experiments but these, except where a run is still
+// observed. Whoever needs one of them again finds it opened anew.
+func (s *Sections) Retain(active []string) {
 	s.mu.Lock()
-	delete(s.of, experiment)
 	var closing []*opened
 	for at, section := range s.open {
-		if at.experiment == experiment {
+		if !slices.Contains(active, at.experiment) && !section.observes() {
 			closing = append(closing, section)
 			delete(s.open, at)
+			delete(s.of, at.experiment)
 		}
 	}
 	s.mu.Unlock()

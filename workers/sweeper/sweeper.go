@@ -31,8 +31,7 @@ type Sweeper struct {
 	Workflows workflows.Client
 	Sections  *poller.Sections
 	Logger    *slog.Logger
-
-	soon chan struct{}
+	soon      chan struct{}
 }
 
 // New returns a sweeper; Run makes it work.
@@ -80,7 +79,16 @@ func (s *Sweeper) Sweep(ctx context.Context) error {
 			failures = append(failures, s.leftovers(ctx, name))
 		}
 	}
-	return errors.Join(failures...)
+	s.Sections.Retain(active)
+	return errors.Join(append(failures, s.cleanUp(ctx))...)
+}
+
+// cleanUp has what experiments have left on their platforms removed when they are over.
+func (s *Sweeper) cleanUp(ctx context.Context) error {
+	over, err := s.Record.Leftover(ctx)
+	return errors.Join(err, each(over, func(id string) error {
+		return activities.CleanUp(ctx, s.Record, s.Sections, id)
+	}))
 }
 
 // drive sees to it that an active experiment has a workflow, and so has every

@@ -105,12 +105,20 @@ type place struct {
 	broken trial.Key
 	hangs  trial.Key // until another one was ended
 
-	mu    sync.Mutex
-	ended []trial.Key
-	other chan struct{}
+	mu      sync.Mutex
+	cleaned int
+	ended   []trial.Key
+	other   chan struct{}
 }
 
 func (p *place) Close() error { return nil }
+
+func (p *place) CleanUp(context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cleaned++
+	return nil
+}
 
 func (p *place) Cancel(ctx context.Context, handle platforms.Handle, intent trial.Intent) error {
 	if handle.Key == p.broken {
@@ -261,6 +269,17 @@ func TestNobodyIsMissedWhoWaitsForABusyTemporal(t *testing.T) {
 	require.Empty(t, f.undriven())
 	require.Equal(t, 1, f.engine.looks, "at the experiment's own workflow")
 	require.Equal(t, 1, f.engine.asked)
+}
+
+func TestWhatAnExperimentThatIsOverLeftOnItsPlatformIsRemovedOnce(t *testing.T) {
+	f := newFixture(t)
+	require.NoError(t, f.SetWorkspace(ctx, id, 0, []byte(`{"hash":"h","state":"prepared"}`)))
+	_, err := f.Finish(ctx, id, record.Done, record.Place{Number: f.row().LastEvent})
+	require.NoError(t, err)
+	for range 2 {
+		require.NoError(t, f.sweeper.Sweep(ctx))
+	}
+	require.Equal(t, 1, f.place.cleaned)
 }
 
 func TestASweepLooksAtNothingThatHasEnded(t *testing.T) {
