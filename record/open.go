@@ -251,6 +251,8 @@ func explain(path string, err error) error {
 		return fmt.Errorf("%s: %w; move it and its -wal and -shm files away and put a backup in their place, or run sqlite3's .recover on a copy", path, err)
 	case errors.Is(err, ErrFull):
 		return fmt.Errorf("%s: %w", path, err)
+	case errors.Is(err, ErrReadOnly):
+		return fmt.Errorf("%s: %w; make %s writable, or set PERENNIAL_HOME to a copy of it that is", path, err, filepath.Dir(path))
 	}
 	return fmt.Errorf("open the record %s: %w", path, err)
 }
@@ -264,6 +266,8 @@ func classify(err error) error {
 	switch failure.Code() & 0xff {
 	case codes.SQLITE_FULL:
 		return fmt.Errorf("%w: %w", ErrFull, err)
+	case codes.SQLITE_READONLY, codes.SQLITE_CANTOPEN:
+		return fmt.Errorf("%w: %w", ErrReadOnly, err)
 	case codes.SQLITE_CORRUPT, codes.SQLITE_NOTADB:
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}

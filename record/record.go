@@ -16,6 +16,9 @@ var (
 	ErrNotFound = errors.New("not in the record")
 	ErrNewer    = errors.New("the record was written by a newer version of starter")
 	ErrDamaged  = errors.New("the record is damaged")
+	// ErrReadOnly is a record whose directory cannot be written: also whoever only reads
+	// needs a file of SQLite's beside it.
+	ErrReadOnly = errors.New("the record cannot be read where its directory cannot be written")
 	// ErrFull goes away by itself once there is room again.
 	ErrFull = errors.New("no space is left on the disk that holds the record: free some, and it goes on by itself")
 	// ErrSettled, ErrStopping, ErrDecided and ErrTimeOver say why nothing more may be launched.

@@ -24,6 +24,8 @@ func (w World) open() (*record.Store, error) {
 			"%w in %s", errNone, w.Home)
 	case errors.Is(err, record.ErrNewer):
 		return nil, badInput("use the newer starter, or another state directory by $PERENNIAL_HOME; nothing was changed", "%w", err)
+	case errors.Is(err, record.ErrReadOnly):
+		return nil, badInput("starter doctor says what a state directory needs", "%w", err)
 	case errors.Is(err, record.ErrDamaged):
 		return nil, badInput("trial directories are not affected; nothing was changed", "%w", err)
 	}

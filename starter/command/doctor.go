@@ -127,6 +127,8 @@ func (w World) recordHealth() finding {
 		return finding{"record", fine, "none yet", ""}
 	case errors.Is(err, record.ErrNewer):
 		return finding{"record", failing, err.Error(), "use the newer starter"}
+	case errors.Is(err, record.ErrReadOnly):
+		return finding{"record", failing, err.Error(), "make " + w.Home + " writable"}
 	case err != nil:
 		return finding{"record", failing, err.Error(), "put a backup of " + RecordFile(w.Home) + " in its place"}
 	}

@@ -41,5 +41,5 @@ func (w World) resume(ctx context.Context, name string, how following) error {
 		return err
 	}
 	start := progress.Start{ID: chosen.ID, Name: chosen.Name, Resumed: true}
-	return w.submit(ctx, how, start, newCommand(trial.Resume, nil))
+	return w.submit(ctx, how, start, newCommand(trial.Resume, nil), func(error) {})
 }

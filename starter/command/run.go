@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/perennial-ml/perennial/experiment"
@@ -64,7 +63,7 @@ func (w World) run(ctx context.Context, file string, how following) error {
 	if err := w.Engine.Check(); err != nil {
 		return badInput("starter doctor says what a state directory needs; $PERENNIAL_HOME names another one", "%w", err)
 	}
-	if err := w.checkRecord(); err != nil {
+	if err := w.checkRecord(ctx); err != nil {
 		return err
 	}
 	if !how.noWorker { // else the hosts are those of whoever started the worker
@@ -73,20 +72,37 @@ func (w World) run(ctx context.Context, file string, how following) error {
 		}
 	}
 	id := trial.NewExperimentID()
-	if err := w.keepEnvironment(id); err != nil {
+	draft, err := w.draft(id, &config)
+	if err != nil {
 		return err
 	}
-	if err := secrets.Externalize(&config, SecretsFile(w.Home, id)); err != nil {
-		return badInput("free some space, or name another state directory by $PERENNIAL_HOME", "%w", err)
-	}
 	start := progress.Start{ID: id, Name: config.Name}
-	return w.submit(ctx, how, start, accept(id, config))
+	return w.submit(ctx, how, start, accept(id, config), draft.settle)
 }
 
-// checkRecord refuses a record that no host of this version could open.
-func (w World) checkRecord() error {
+// draft keeps what an experiment needs that shall not be on record: the environment of
+// its trials, and secrets, which are taken out of the configuration.
+func (w World) draft(id string, config *experiment.Experiment) (*draft, error) {
+	made, err := newDraft(filepath.Dir(EnvironmentFile(w.Home, id)))
+	if err != nil {
+		return nil, badInput("$PERENNIAL_HOME names another state directory", "make the experiment's directory: %w", err)
+	}
+	if err = w.keepEnvironment(id); err == nil {
+		err = secrets.Externalize(config, SecretsFile(w.Home, id))
+	}
+	if err != nil {
+		made.settle(errUnasked)
+		return nil, badInput("free some space, or name another state directory by $PERENNIAL_HOME", "%w", err)
+	}
+	return made, nil
+}
+
+// checkRecord refuses a record that no host of this version could open, and sweeps
+// where it can be read.
+func (w World) checkRecord(ctx context.Context) error {
 	store, err := w.open()
 	if err == nil {
+		w.sweepDrafts(ctx, store)
 		return store.Close()
 	}
 	if errors.Is(err, record.ErrNewer) || errors.Is(err, record.ErrDamaged) {
@@ -112,30 +128,30 @@ func (w World) keepEnvironment(id string) error {
 	if err != nil {
 		return err
 	}
-	file := EnvironmentFile(w.Home, id)
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return badInput("$PERENNIAL_HOME names another state directory", "make the experiment's directory: %w", err)
-	}
-	if err := rundir.WriteEnvironment(file, captured); err != nil {
-		return badInput("free some space, or name another state directory by $PERENNIAL_HOME", "keep the environment: %w", err)
+	if err := rundir.WriteEnvironment(EnvironmentFile(w.Home, id), captured); err != nil {
+		return fmt.Errorf("keep the environment: %w", err)
 	}
 	return nil
 }
 
-// submit brings up the host, sends a command, and follows the experiment.
-func (w World) submit(ctx context.Context, how following, start progress.Start, command trial.Command) error {
+// submit brings up the host, sends a command, and follows the experiment. settle is told
+// what became of the command.
+func (w World) submit(ctx context.Context, how following, start progress.Start, command trial.Command, settle func(error)) error {
 	if how.noWorker {
 		var err error
 		if w, err = w.withoutWorker(ctx); err != nil {
+			settle(errUnasked)
 			return err
 		}
 	}
 	host, hosted, leave, err := w.host(ctx, how)
 	if err != nil {
+		settle(errUnasked)
 		return w.notStarted(ctx, err)
 	}
 	defer leave()
-	if err := w.send(ctx, start.ID, command); err != nil {
+	err = w.send(ctx, start.ID, command)
+	if settle(err); err != nil {
 		return err
 	}
 	start.WebUI, start.Leaving = w.page(host, start.ID), how.detach

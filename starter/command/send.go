@@ -84,11 +84,11 @@ const answerTime = 500 * time.Millisecond
 
 // interrupted is a command that was ended by hand while the engine was silent.
 func interrupted(id string, said bool) error {
-	hint := "nothing was asked of it"
-	if said {
-		hint = fmt.Sprintf("starter show %s tells whether it was heard", id)
+	if !said {
+		return &fault{code: ExitDetached, err: fmt.Errorf("interrupted before experiment %s answered: %w", id, errUnasked)}
 	}
-	return &fault{code: ExitDetached, err: fmt.Errorf("interrupted before experiment %s answered", id), hint: hint}
+	return &fault{code: ExitDetached, err: fmt.Errorf("interrupted before experiment %s answered", id),
+		hint: fmt.Sprintf("starter show %s tells whether it was heard", id)}
 }
 
 func (w World) once(ctx context.Context, say func(context.Context, Client) error) error {

@@ -17,6 +17,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/perennial-ml/perennial/workers/codec"
 )
 
@@ -46,9 +48,10 @@ func Directory(getenv func(string) string) (string, error) {
 	return "", errors.New("no place for the state directory: neither PERENNIAL_HOME nor HOME is set")
 }
 
-// Open creates the state directory with mode 0700 where it is missing. A
-// network file system, a directory that cannot be written and one of a newer
-// format are refused with a message that says the way out.
+// Open creates the state directory with mode 0700 where it is missing, and closes one
+// of ours that others may look into. A network file system, a directory that cannot be
+// written, one that is open to others and holds other things, and one of a newer format
+// are refused with a message that says the way out.
 func Open(path string) (Dir, error) { return open(path, filesystemOf) }
 
 func open(path string, identify func(path string) (string, error)) (Dir, error) {
@@ -59,11 +62,50 @@ func open(path string, identify func(path string) (string, error)) (Dir, error) 
 	if err := refuseNetwork(path, identify); err != nil {
 		return Dir{}, err
 	}
+	if err := makePrivate(path); err != nil {
+		return Dir{}, err
+	}
 	if err := makeWritable(path); err != nil {
 		return Dir{}, fmt.Errorf("state directory %s cannot be written (%w): make it writable, "+
 			"or set PERENNIAL_HOME to a directory that is", path, err)
 	}
 	return describe(Dir{path: path})
+}
+
+// makePrivate closes a directory to others. What is not ours alone to close, such as
+// somebody's home directory or /tmp, is refused.
+func makePrivate(path string) error {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() || info.Mode().Perm()&0o077 == 0 || unix.Access(path, unix.W_OK) != nil {
+		return nil // private, or made so or refused later on
+	}
+	if !ours(path) {
+		return fmt.Errorf("state directory %s is open to others (mode %04o) and holds other things: "+
+			"set PERENNIAL_HOME to a directory of its own, such as %s", path, info.Mode().Perm(), filepath.Join(path, "perennial"))
+	}
+	if err := os.Chmod(path, 0o700); err != nil {
+		return fmt.Errorf("state directory %s is open to others (mode %04o) and cannot be closed (%w): "+
+			"set PERENNIAL_HOME to one below it, such as %s", path, info.Mode().Perm(), reason(err), filepath.Join(path, "perennial"))
+	}
+	return nil
+}
+
+// ours tells whether a directory is a state directory already, or empty.
+func ours(path string) bool {
+	if _, err := os.Lstat(filepath.Join(path, "format")); err == nil {
+		return true
+	}
+	entries, err := os.ReadDir(path)
+	return err == nil && len(entries) == 0
+}
+
+// reason is the cause of a file system error without the path.
+func reason(err error) error {
+	var failed *fs.PathError
+	if errors.As(err, &failed) {
+		return failed.Err
+	}
+	return err
 }
 
 func makeWritable(path string) error {

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -159,4 +160,36 @@ func Test_all_who_open_a_new_directory_at_once_see_one_id_and_one_token(t *testi
 	for range cap(seen) - 1 {
 		require.Equal(t, first, <-seen)
 	}
+}
+
+func Test_a_state_directory_that_others_may_look_into_is_closed_to_them(t *testing.T) {
+	for _, used := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "state")
+		if used {
+			_, err := Open(path)
+			require.NoError(t, err)
+		} else {
+			require.NoError(t, os.Mkdir(path, 0o755))
+		}
+		require.NoError(t, os.Chmod(path, 0o755))
+		_, err := Open(path)
+		require.NoError(t, err)
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Equal(t, fs.FileMode(0o700), info.Mode().Perm())
+	}
+}
+
+func Test_a_directory_of_other_things_that_others_may_look_into_is_refused_and_left_alone(t *testing.T) {
+	path := t.TempDir()
+	require.NoError(t, os.Chmod(path, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(path, "thesis.tex"), nil, 0o644))
+	_, err := Open(path)
+	require.ErrorContains(t, err, "is open to others (mode 0755) and holds other things: set PERENNIAL_HOME to a directory of its own")
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(0o755), info.Mode().Perm())
+	entries, err := os.ReadDir(path)
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
 }

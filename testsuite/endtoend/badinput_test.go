@@ -22,19 +22,43 @@ func TestAStateDirectoryThatCannotBeWrittenIsRefused(t *testing.T) {
 	h := NewHome(t)
 	file := h.Experiment(short(1, 1))
 	require.NoError(t, os.Mkdir(h.Dir, 0o755))
-	require.NoError(t, os.Chmod(filepath.Dir(h.Dir), 0o755))
+	out := h.refusedToNobody("run", file)
+	require.Contains(t, out, "cannot be written")
+	require.Contains(t, out, "PERENNIAL_HOME")
+	require.Empty(t, listing(t, h.Dir))
+}
+
+func TestReadingAStateDirectoryThatCannotBeWrittenSaysSoInWords(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		Skip(t, "setpriv needs root")
+	}
+	h := NewHome(t)
+	h.Serve()
+	h.Must("serve", "--stop")
+	for _, command := range [][]string{{"chown", "-R", "65534:65534", h.Dir}, {"chmod", "-R", "a-w", h.Dir}} {
+		out, err := exec.Command(command[0], command[1:]...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	for _, reading := range []string{"ls", "show", "trials"} {
+		require.Contains(t, h.refusedToNobody(reading), "the record cannot be read where its directory cannot be written")
+	}
+}
+
+// refusedToNobody runs a command as a user who has no rights, and returns what it said
+// when it refused.
+func (h *Home) refusedToNobody(args ...string) string {
+	require.NoError(h.t, os.Chmod(filepath.Dir(h.Dir), 0o755))
 	// The program may lie where that user cannot go.
 	program := filepath.Join(h.Work, "starter")
-	copied, err := exec.Command("cp", Program(t), program).CombinedOutput()
-	require.NoError(t, err, "%s", copied)
-	command := exec.Command("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", program, "run", file)
+	copied, err := exec.Command("cp", Program(h.t), program).CombinedOutput()
+	require.NoError(h.t, err, "%s", copied)
+	command := exec.Command("setpriv", append([]string{"--reuid=65534", "--regid=65534", "--clear-groups", program}, args...)...)
 	command.Env = append(os.Environ(), "PERENNIAL_HOME="+h.Dir, "HOME=/nonexistent")
 	out, err := command.CombinedOutput()
-	require.Error(t, err)
-	require.Equal(t, 2, command.ProcessState.ExitCode(), "%s", out)
-	require.Contains(t, string(out), "cannot be written")
-	require.Contains(t, string(out), "PERENNIAL_HOME")
-	require.Empty(t, listing(t, h.Dir))
+	require.Error(h.t, err)
+	require.Equal(h.t, 2, command.ProcessState.ExitCode(), "%s", out)
+	return string(out)
 }
 
 func listing(t *testing.T, directory string) (names []string) {
