@@ -78,6 +78,8 @@ var crashes = []struct {
 	{"runner.killed-while-child-daemonised", runnerDiesBesideADaemon},
 	{"runner.read-before-journal-append", runnerDiesBeforeTheJournal},
 	{"runner.child-dead-before-exit-record", runnerDiesBeforeTheExitRecord},
+	{"runner.exit-noted-before-clean-up", runnerDiesBeforeTheCleanUp},
+	{"runner.frozen", runnerIsFrozen},
 	{"cancel.intent-before-TERM", runnerDiesBeforeTerm},
 	{"cancel.TERM-before-KILL", runnerDiesBeforeKill},
 	{"host.orderly-shutdown", trialIsTerminatedFirst},
@@ -161,6 +163,39 @@ func runnerDiesBeforeTheExitRecord(w *world) {
 	require.Equal(w.t, handle, w.submit(job))
 	require.Equal(w.t, 1, w.starts(job))
 	w.requireNextAttemptRuns()
+}
+
+// runnerDiesBeforeTheCleanUp leaves what a command left that had ended: its own end
+// stands, and nothing of it runs again.
+func runnerDiesBeforeTheCleanUp(w *world) {
+	job := w.job(0, threeSteps())
+	job.Command = "/usr/bin/env -i /usr/bin/setsid /bin/sleep 3600 </dev/null >/dev/null 2>&1 & " + job.Command
+	require.NoError(w.t, w.submitElsewhere(job, "runner.exit-noted-before-clean-up").Wait())
+	w.disarm()
+	handle := w.only()
+	report := w.waitFor(handle, platforms.Exited)
+	require.Zero(w.t, report.Exit.Code)
+	require.Empty(w.t, w.alive(report))
+	require.Equal(w.t, threeStepsValues, values(w.collectEnd(handle)))
+	require.Equal(w.t, handle, w.submit(job))
+	require.Equal(w.t, 1, w.starts(job))
+}
+
+// runnerIsFrozen has a runner that lives and does nothing: that is told, is no end,
+// and keeps nobody from ending the trial.
+func runnerIsFrozen(w *world) {
+	handle := w.begin(0, Behaviour{Intermediates: []float64{1}, Forever: true})
+	report := w.waitFor(handle, platforms.Running)
+	require.NoError(w.t, unix.Kill(w.process(report).Runner.PID, unix.SIGSTOP))
+	require.Eventually(w.t, func() bool {
+		report := w.poll(handle)
+		require.Equal(w.t, platforms.Running, report.Phase)
+		return report.Reason.Code == "runner-frozen"
+	}, patience, 10*time.Millisecond)
+	intent := trial.Intent{Cause: trial.CauseUser, Decision: "d-1"}
+	w.cancel(handle, intent)
+	require.Equal(w.t, &intent, w.waitFor(handle, platforms.Exited).Intent)
+	require.Empty(w.t, w.alive(report))
 }
 
 func runnerDiesBeforeTerm(w *world) {
