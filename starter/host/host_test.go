@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+	"golang.org/x/sys/unix"
 
 	"github.com/perennial-ml/perennial/embedded"
 )
@@ -197,6 +199,34 @@ func Test_a_host_ends_in_five_seconds_whatever_its_workers_do(t *testing.T) {
 	begin := time.Now()
 	require.NoError(t, Stop(t.Context(), dir))
 	require.Less(t, time.Since(begin), 5*time.Second)
+}
+
+func Test_a_host_whose_state_directory_was_deleted_says_so_and_ends(t *testing.T) {
+	for name, replace := range map[string]func(path string) error{
+		"deleted": os.RemoveAll,
+		"replaced": func(path string) error {
+			return errors.Join(os.RemoveAll(path), makeWritable(path), os.WriteFile(filepath.Join(path, "host.lock"), nil, 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := opened(t)
+			info := ensure(t, dir, starter(t, "v1.0.0", "embedded"))
+			said, err := os.Open(dir.LogFile())
+			require.NoError(t, err)
+			defer said.Close()
+			host, err := unix.PidfdOpen(info.PID, 0)
+			require.NoError(t, err)
+			defer unix.Close(host)
+
+			require.NoError(t, replace(dir.Path()))
+			ended, err := unix.Poll([]unix.PollFd{{Fd: int32(host), Events: unix.POLLIN}}, int(time.Minute.Milliseconds()))
+			require.NoError(t, err)
+			require.Equal(t, 1, ended, "it goes on for ever")
+			log, err := io.ReadAll(said)
+			require.NoError(t, err)
+			require.Contains(t, string(log), "was deleted or replaced")
+		})
+	}
 }
 
 func Test_a_second_serve_says_who_is_the_host(t *testing.T) {

@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -138,6 +140,52 @@ func (l *Lock) Publish(info Info) error {
 	}
 	l.info = info
 	return nil
+}
+
+// GoneError says that the state directory was deleted, or another put in its place,
+// while a host served it: nobody could find that host any more.
+type GoneError struct{ Path string }
+
+// Error says what became of it.
+func (e *GoneError) Error() string {
+	return fmt.Sprintf("the state directory %s was deleted or replaced: its host ends, trials are left alone", e.Path)
+}
+
+// watchEvery is how often a host looks whether its directory is still there. It takes
+// two looks to believe that it is not: one may fall into somebody's exchange of files.
+const watchEvery = 2 * time.Second
+
+// watch calls gone once the lock is not the state directory's any more, if that
+// happens before ctx ends.
+func (l *Lock) watch(ctx context.Context, gone func(error)) {
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for missed := 0; missed < 2; {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		missed++
+		if l.stands() {
+			missed = 0
+		}
+	}
+	gone(&GoneError{Path: filepath.Dir(l.file.Name())})
+}
+
+// stands tells whether the lock's file is where others look for it. A disk that
+// cannot be asked has not lost it.
+func (l *Lock) stands() bool {
+	mine, err := l.file.Stat()
+	if err != nil {
+		return true
+	}
+	found, err := os.Stat(l.file.Name())
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	return os.SameFile(mine, found)
 }
 
 // Release gives the lock up; another process may be the host at once.

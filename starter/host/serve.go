@@ -69,9 +69,9 @@ type Config struct {
 }
 
 // Serve makes this process the host of the directory until the context ends, it
-// is asked to end by SIGTERM or SIGINT, or its service ends; trials are left
-// alone. Where another process is the host it returns a HeldError. Files that
-// this process makes are private from then on.
+// is asked to end by SIGTERM or SIGINT, its service ends, or the directory is gone,
+// which is a GoneError; trials are left alone. Where another process is the host it
+// returns a HeldError. Files that this process makes are private from then on.
 func Serve(ctx context.Context, config Config) error {
 	ctx, cancel := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer cancel()
@@ -82,7 +82,17 @@ func Serve(ctx context.Context, config Config) error {
 	}
 	log := config.logger()
 	log.Info("host starts", "version", config.Version, "nonce", lock.Info().Nonce)
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	go lock.watch(ctx, func(gone error) {
+		log.Error("host ends", "error", gone)
+		end(gone)
+	})
 	err = config.serve(ctx, lock, log)
+	var gone *GoneError
+	if errors.As(context.Cause(ctx), &gone) {
+		err = gone // whatever else failed without it
+	}
 	log.Info("host ends", "error", err)
 	return errors.Join(err, lock.Release())
 }
