@@ -68,11 +68,17 @@ func stopped() error {
 // alive runs work under heartbeats and gives up with a retryable error as soon
 // as the worker stops.
 func alive(ctx context.Context, work func(context.Context) error) error {
+	return aliveTelling(ctx, func() any { return nil }, work)
+}
+
+// aliveTelling is alive with heartbeats that carry what is told, for people who look at
+// the activity in the Web UI; nil is nothing.
+func aliveTelling(ctx context.Context, tell func() any, work func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	done := make(chan struct{})
 	defer close(done)
-	go beat(ctx, done, cancel)
+	go beat(ctx, done, cancel, tell)
 	err := work(ctx)
 	if errors.Is(context.Cause(ctx), errWorkerStopped) {
 		return stopped()
@@ -82,7 +88,7 @@ func alive(ctx context.Context, work func(context.Context) error) error {
 
 var errWorkerStopped = errors.New("worker stopped")
 
-func beat(ctx context.Context, done <-chan struct{}, cancel context.CancelCauseFunc) {
+func beat(ctx context.Context, done <-chan struct{}, cancel context.CancelCauseFunc, tell func() any) {
 	ticker := time.NewTicker(HeartbeatEvery)
 	defer ticker.Stop()
 	for {
@@ -90,10 +96,18 @@ func beat(ctx context.Context, done <-chan struct{}, cancel context.CancelCauseF
 		case <-done:
 			return
 		case <-ticker.C:
-			activity.RecordHeartbeat(ctx)
+			heartbeat(ctx, tell())
 		case <-activity.GetWorkerStopChannel(ctx):
 			cancel(errWorkerStopped)
 			return
 		}
 	}
+}
+
+func heartbeat(ctx context.Context, told any) {
+	if told == nil {
+		activity.RecordHeartbeat(ctx)
+		return
+	}
+	activity.RecordHeartbeat(ctx, told)
 }

@@ -123,7 +123,8 @@ func (a *Activities) RunAttempt(ctx context.Context, key trial.Key) error {
 	if err != nil {
 		return err
 	}
-	return alive(ctx, func(ctx context.Context) error {
+	where := func() any { return whereabouts(platform.Handle(key)) }
+	return aliveTelling(ctx, where, func(ctx context.Context) error {
 		over, err := a.submit(ctx, key)
 		if err == nil && over {
 			err = a.seeOff(ctx, platform, key)
@@ -140,6 +141,21 @@ func (a *Activities) RunAttempt(ctx context.Context, key trial.Key) error {
 		}
 		return ctx.Err()
 	})
+}
+
+// whereabouts say where a run is, as far as its handle tells; nil: nothing.
+func whereabouts(handle platforms.Handle) any {
+	told := map[string]string{}
+	if handle.Host != "" {
+		told["machine"] = handle.Host
+	}
+	if handle.URL != "" {
+		told["page"] = handle.URL
+	}
+	if len(told) == 0 {
+		return nil
+	}
+	return told
 }
 
 // seeOff has an attempt observed that is over for its trial until there is nothing

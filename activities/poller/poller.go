@@ -215,6 +215,16 @@ func (p *Poller) Watch(ctx context.Context, key trial.Key) (record.Attempt, erro
 	}
 }
 
+// Handle is the handle of a run that is observed, as far as it is known by now.
+func (p *Poller) Handle(key trial.Key) platforms.Handle {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w := p.watched[key]; w != nil && w.handle != nil {
+		return *w.handle
+	}
+	return platforms.Handle{Key: key}
+}
+
 // Adopt has an attempt observed from now on, as it is on record.
 func (p *Poller) Adopt(attempt record.Attempt) { p.adopt(attempt) }
 

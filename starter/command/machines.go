@@ -8,24 +8,26 @@ import (
 	"github.com/perennial-ml/perennial/record"
 )
 
-// ranOn is the machine that a trial's newest attempt runs or ran on; empty where its
-// platform names none, or has not chosen yet.
-func (r reader) ranOn(ctx context.Context, row record.Trial) (string, error) {
-	newest, err := r.NewestAttempts(ctx, row.Experiment, []int{row.Sequence})
-	if err != nil {
-		return "", err
-	}
-	return machineOf(newest[row.Sequence])
+// whereabouts are where an attempt runs or ran.
+type whereabouts struct {
+	Host string `json:"host"` // the machine; empty where its platform names none, or has not chosen yet
+	URL  string `json:"url"`  // where its platform shows it; empty where that has no pages
 }
 
-// machineOf is the machine of an attempt, empty where there is none to name.
-func machineOf(attempt record.Attempt) (string, error) {
+// ranOn is where a trial's newest attempt runs or ran.
+func (r reader) ranOn(ctx context.Context, row record.Trial) (whereabouts, error) {
+	newest, err := r.NewestAttempts(ctx, row.Experiment, []int{row.Sequence})
+	if err != nil {
+		return whereabouts{}, err
+	}
+	return whereaboutsOf(newest[row.Sequence])
+}
+
+func whereaboutsOf(attempt record.Attempt) (whereabouts, error) {
 	if attempt.Handle == nil {
-		return "", nil
+		return whereabouts{}, nil
 	}
 	var handle platforms.Handle
-	if err := json.Unmarshal(attempt.Handle, &handle); err != nil {
-		return "", err
-	}
-	return handle.Host, nil
+	err := json.Unmarshal(attempt.Handle, &handle)
+	return whereabouts{handle.Host, handle.URL}, err
 }

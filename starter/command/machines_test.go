@@ -36,6 +36,21 @@ func (s *stage) spread(id string) *story {
 	return story
 }
 
+func TestATrialsPageOnItsPlatformIsNamed(t *testing.T) {
+	s := newStage(t)
+	story := s.accepted(anID)
+	story.asks(0, `{"x": 1}`)
+	key := story.runs(0)
+	const page = "https://console.example.org/jobs/7"
+	handle, err := json.Marshal(platforms.Handle{Format: 1, Platform: "service", Key: key, URL: page})
+	require.NoError(t, err)
+	require.NoError(t, s.store().SetHandle(t.Context(), key, handle))
+	require.Equal(t, ExitDone, s.run("show", anID, "0"))
+	require.Contains(t, s.out.String(), page)
+	require.Equal(t, ExitDone, s.run("trials", anID, "-o", "json"))
+	require.Contains(t, s.out.String(), `"url":"`+page+`"`)
+}
+
 func TestTrialsAndShowNameTheMachineOfATrial(t *testing.T) {
 	s := newStage(t)
 	s.spread(anID)

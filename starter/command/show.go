@@ -96,7 +96,7 @@ type limits struct {
 type bestTrial struct {
 	progress.Best
 	Parameters trial.Parameters `json:"parameters"`
-	Host       string           `json:"host"` // empty where its platform names none
+	whereabouts
 }
 
 type temporalView struct {
@@ -164,8 +164,8 @@ func (r reader) best(ctx context.Context, e record.Experiment) (*bestTrial, erro
 	if err != nil {
 		return nil, err
 	}
-	host, err := r.ranOn(ctx, row)
-	return &bestTrial{Best: *progress.BestOf(e), Parameters: row.Parameters, Host: host}, err
+	where, err := r.ranOn(ctx, row)
+	return &bestTrial{Best: *progress.BestOf(e), Parameters: row.Parameters, whereabouts: where}, err
 }
 
 func unlessZero(n int) *int {

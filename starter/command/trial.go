@@ -36,9 +36,9 @@ type trialView struct {
 
 // attemptView is one attempt for scripts.
 type attemptView struct {
-	Number    int            `json:"attempt"`
-	Platform  string         `json:"platform"`
-	Host      string         `json:"host"`    // empty where its platform names none
+	Number   int    `json:"attempt"`
+	Platform string `json:"platform"`
+	whereabouts
 	Phase     string         `json:"phase"`   // as its platform saw it last; empty before
 	Outcome   record.Outcome `json:"outcome"` // ended, interrupted, fault; empty while it is open
 	Reason    trial.Reason   `json:"reason"`
@@ -104,8 +104,8 @@ func (r reader) trialView(ctx context.Context, e record.Experiment, seen seenTri
 }
 
 func attemptOf(a record.Attempt) (attemptView, error) {
-	host, err := machineOf(a)
-	return attemptView{Number: a.Key.Attempt, Platform: a.Platform, Host: host, Phase: a.Phase, Outcome: a.Outcome, Reason: a.Reason,
+	where, err := whereaboutsOf(a)
+	return attemptView{Number: a.Key.Attempt, Platform: a.Platform, whereabouts: where, Phase: a.Phase, Outcome: a.Outcome, Reason: a.Reason,
 		Exit: a.Exit, Submitted: progress.Stamp(a.Submitted), Start: progress.Stamp(a.Started), End: progress.Stamp(a.Ended),
 		Directory: a.Output}, err
 }
@@ -121,6 +121,9 @@ func (w World) oneTrial(e record.Experiment, view trialView, attempts []record.A
 	rows = append(rows, block("attempts", w.attemptLines(view.Tries, attempts))...)
 	if len(attempts) == 0 {
 		return rows
+	}
+	if url := view.Tries[len(view.Tries)-1].URL; url != "" {
+		rows = append(rows, []string{"page", url})
 	}
 	if directory := attempts[len(attempts)-1].Output; directory != "" {
 		rows = append(rows, []string{"files", directory})

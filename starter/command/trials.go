@@ -195,7 +195,7 @@ type seenTrial struct {
 	progress.Trial
 	Parameters   trial.Parameters  `json:"parameters"`
 	Intermediate *seenIntermediate `json:"intermediate"` // the last one of its newest attempt; null where there is none
-	Host         string            `json:"host"`         // of its newest attempt; empty where its platform names none
+	whereabouts                    // of its newest attempt
 	row          record.Trial
 }
 
@@ -240,7 +240,7 @@ func (r reader) seen(ctx context.Context, id string, rows []record.Trial) ([]see
 		if reported, has := latest[row.Sequence]; has {
 			trials[i].Intermediate = intermediateOf(reported)
 		}
-		if trials[i].Host, err = machineOf(attempts[row.Sequence]); err != nil {
+		if trials[i].whereabouts, err = whereaboutsOf(attempts[row.Sequence]); err != nil {
 			return nil, err
 		}
 	}
