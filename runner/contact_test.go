@@ -1,6 +1,8 @@
 package runner_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -44,6 +46,15 @@ func TestARunWithoutAFileToTouchExpectsNobody(t *testing.T) {
 	a := newAttempt(t, "sleep 1")
 	a.spec.LostAfter = 300 * time.Millisecond
 	require.Nil(t, a.begin().end().Intent)
+}
+
+func TestNoStartUpFileOfBashComesBeforeTheDirectoryInFrontOfThePath(t *testing.T) {
+	home := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(home, ".bashrc"), []byte("PATH=/from/bashrc:$PATH\n"), 0o600))
+	a := newAttempt(t, `echo "$PATH" >path`)
+	a.spec.PathPrefix = "/opt/venv/bin"
+	a.begin("PATH=/usr/bin:/bin", "HOME="+home, "SHLVL=0", "SSH_CLIENT=10.0.0.1 4000 22", "SSH2_CLIENT=x").end()
+	require.Equal(t, "/opt/venv/bin:/usr/bin:/bin", a.waitFor("path"))
 }
 
 func TestADirectoryIsPutInFrontOfThePath(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -168,8 +169,12 @@ func (a *attempt) environment() ([]string, error) {
 // defaultPath is what a shell searches that was given no PATH.
 const defaultPath = "/usr/local/bin:/usr/bin:/bin"
 
-// withPathPrefix puts a directory in front of PATH.
+// withPathPrefix puts a directory in front of PATH. The variables by which bash sees
+// that sshd started it go: it would read ~/.bashrc again, which may put its own first.
 func withPathPrefix(variables []string, prefix string) []string {
+	variables = slices.DeleteFunc(variables, func(variable string) bool {
+		return strings.HasPrefix(variable, "SSH_CLIENT=") || strings.HasPrefix(variable, "SSH2_CLIENT=")
+	})
 	for i, variable := range variables {
 		if path, found := strings.CutPrefix(variable, "PATH="); found {
 			variables[i] = "PATH=" + prefix + ":" + path
