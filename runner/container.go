@@ -34,11 +34,8 @@ func Container(directory, jobFile string) int {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "perennial-runner:", err)
 	}
-	switch {
-	case exit == nil:
+	if exit == nil {
 		return 1
-	case exit.Exit.Code < 0:
-		return cannotStart
 	}
 	return exit.Exit.Code
 }
@@ -48,21 +45,18 @@ func contain(directory, jobFile string) (*rundir.ExitRecord, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := run.MakeDirectory(); err != nil {
-		return nil, err
-	}
 	job, err := stream.ReadJob(jobFile)
 	if err != nil {
-		giveUpErr := giveUp(run, err)
-		exit, readErr := run.ReadExit()
-		return exit, errors.Join(err, giveUpErr, readErr)
+		exit, giveUpErr := giveUp(run, err)
+		return exit, errors.Join(err, giveUpErr)
 	}
 	c := newContainer(run, job)
 	c.printer.begin()
-	if err = c.live(); err != nil {
-		err = errors.Join(err, giveUp(run, err))
-	}
+	err = c.live()
 	exit, readErr := run.ReadExit()
+	if err != nil && exit == nil {
+		exit, readErr = giveUp(run, err)
+	}
 	return exit, errors.Join(err, readErr, c.tell(exit))
 }
 
@@ -73,12 +67,14 @@ func runIn(directory string) (rundir.Run, error) {
 	return rundir.Run{Directory: filepath.Join(directory, "attempt"), Claim: filepath.Join(directory, rundir.ClaimFile)}, err
 }
 
-// giveUp writes down that the command never starts, where it did not.
-func giveUp(run rundir.Run, cause error) error {
-	if refuseBegun(run) != nil {
-		return nil
+// giveUp writes down that the command never starts, unless it may have: then nobody
+// knows how it ended.
+func giveUp(run rundir.Run, cause error) (*rundir.ExitRecord, error) {
+	if process, err := run.ReadProcess(); err != nil || process != nil {
+		return nil, err
 	}
-	return run.WriteExit(rundir.ExitRecord{Ended: time.Now(), Exit: trial.Exit{Code: cannotStart, Text: "cannot start: " + cause.Error()}})
+	exit := &rundir.ExitRecord{Ended: time.Now(), Exit: trial.Exit{Code: cannotStart, Text: "cannot start: " + cause.Error()}}
+	return exit, errors.Join(run.MakeDirectory(), run.WriteExit(*exit))
 }
 
 type container struct {
@@ -105,6 +101,9 @@ func newContainer(run rundir.Run, job stream.Job) *container {
 // live is Run for a container: nobody else took the claim before, and an attempt
 // that was begun is no error.
 func (c *container) live() error {
+	if err := c.run.MakeDirectory(); err != nil {
+		return err
+	}
 	claim, err := c.claim()
 	if err != nil {
 		return err
@@ -176,6 +175,9 @@ func (c *container) write() error {
 // tell has the stream and the termination message say all that there is to say.
 func (c *container) tell(exit *rundir.ExitRecord) error {
 	c.printer.finish(exit)
+	if _, err := os.Stat(stream.DefaultMessageFile); err != nil && c.job.MessageFile == stream.DefaultMessageFile {
+		return nil // this is no Kubernetes
+	}
 	teller, err := tellerOf(c.run, c.job.Spec.Key)
 	return errors.Join(err, teller.Write(c.job.MessageFile, exit))
 }

@@ -144,6 +144,7 @@ func TestAContainerBesideItPrintsTheJournalAloneAndEnds(t *testing.T) {
 	beside, log := c.printer()
 	c.start()
 	require.Eventually(t, func() bool { found, _ := c.read(log); return len(found) == 3 }, patience, 10*time.Millisecond)
+	require.NoError(t, beside.Process.Signal(syscall.SIGTERM), "a pod that is deleted tells both")
 	require.Nil(t, c.told().Exit, "it is kept while the command runs")
 	c.tell("go")
 	require.Zero(t, c.code())
@@ -234,4 +235,13 @@ func TestALogThatNobodyReadsDoesNotKillTheRun(t *testing.T) {
 	c.tell("go")
 	require.NoError(t, main.Wait())
 	require.Equal(t, int64(1), c.told().Records)
+}
+
+func TestAContainerWithoutRoomSaysSoInItsMessage(t *testing.T) {
+	c := newContainer(t, "true")
+	c.directory = "/proc/perennial" // where nobody can make anything
+	require.Equal(t, 126, c.start().code())
+	exit := c.told().Exit
+	require.Equal(t, 126, exit.Exit.Code)
+	require.Contains(t, exit.Exit.Text, "cannot start: ")
 }

@@ -2,7 +2,10 @@ package runner
 
 import (
 	"io"
+	"os/signal"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/perennial-ml/perennial/metrics"
 	"github.com/perennial-ml/perennial/runner/rundir"
@@ -13,8 +16,10 @@ import (
 // PrintJournal prints the journal of the run in directory, in the form of package
 // stream, and returns when the run is over and its end is printed. It waits for a
 // run that has not begun. It is for a container beside the run's own, which share
-// the directory and nothing else.
+// the directory and nothing else. TERM, which both get where a pod is deleted, does
+// not end it: the command may have something to report still.
 func PrintJournal(directory string, to io.Writer) error {
+	signal.Ignore(unix.SIGTERM)
 	run, err := runIn(directory)
 	if err != nil {
 		return err

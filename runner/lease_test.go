@@ -129,6 +129,25 @@ func TestAKilledRunnersGPUStaysTakenUntilItsDaemonIsGone(t *testing.T) {
 	require.Zero(t, b.end().Exit.Code)
 }
 
+func TestALeaseCountsForWhatAnEndedCommandLeftUntilThatIsGone(t *testing.T) {
+	l := ledger(t)
+	a := newAttempt(t, leftover+"0").asksFor(l, 0)
+	a.begin(rundir.CrashVariable + "=runner.exit-noted-before-clean-up")
+	a.gone()
+	pid := a.waitFor("daemon")
+	require.Len(t, counting(t, l), 1)
+	// Whoever cannot read the run's directory sees the process by its mark.
+	require.NoError(t, os.Rename(a.Directory, a.Directory+".away"))
+	left := counting(t, l)
+	require.Len(t, left, 1)
+	family, err := rundir.LeaseFamily(left[0])
+	require.NoError(t, err)
+	require.Contains(t, family, number(t, pid))
+	require.NoError(t, os.Rename(a.Directory+".away", a.Directory))
+	require.Zero(t, a.reconciled().Exit.Exit.Code)
+	require.Empty(t, counting(t, l))
+}
+
 func number(t *testing.T, text string) int {
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	require.NoError(t, err)
