@@ -183,7 +183,7 @@ func (w World) showRows(view shown, e record.Experiment) [][]string {
 	rows = append(rows, []string{"ran for", progress.Span(e.Driven)})
 	rows = append(rows, recoveredRows(view.Recovered)...)
 	if view.Best != nil {
-		rows = append(rows, []string{"best", bestWords(*view.Best)}, []string{"", string(view.Best.Parameters)})
+		rows = append(rows, block("best", append([]string{bestWords(*view.Best)}, parameterLines(view.Best.Parameters)...))...)
 	}
 	if view.Temporal.Address == "" {
 		return append(rows, []string{"host", w.howToHost()})

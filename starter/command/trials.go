@@ -144,7 +144,10 @@ func (r reader) trials(ctx context.Context, as format, name string, want trialCh
 	if err != nil {
 		return err
 	}
-	return r.print(as, list, func() [][]string { return r.trialRows(e, list, listing) })
+	if as == asTable {
+		return r.printTrials(e, list, listing)
+	}
+	return r.print(as, list, nil)
 }
 
 // list reads what a listing wants. On a terminal the newest stand last, as they

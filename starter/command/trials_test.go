@@ -49,6 +49,8 @@ func TestTrialsShowsParametersResultsAndTheLastIntermediateOfWhatRuns(t *testing
 	require.Equal(t, ExitDone, s.run("trials"), s.err.String())
 	golden(t, "trials-tuned.txt", s.out.String())
 	require.NotContains(t, s.out.String(), "seed", "what is the same in all has no column")
+	require.Equal(t, ExitDone, s.run("trials", "--sort", "net"), s.err.String())
+	require.Regexp(t, `METRIC +net +lr +TOOK`, s.out.String(), "what they are sorted by comes first")
 	require.Equal(t, ExitDone, s.run("trials", "--limit", "1"))
 	require.Contains(t, s.out.String(), "seed", "one trial has nothing to differ from")
 }

@@ -29,29 +29,35 @@ func (c trialColumn) width() int {
 	return widest
 }
 
-// trialRows is the table of trials. Parameters that do not fit on a terminal are left
-// out, and a line below names the way to them.
-func (w World) trialRows(e record.Experiment, list []seenTrial, listing record.Listing) [][]string {
+// printTrials prints the table of trials. Parameters that do not fit on a terminal are
+// left out, and a line below names the way to them.
+func (w World) printTrials(e record.Experiment, list []seenTrial, listing record.Listing) error {
 	columns := w.trialColumns(list, parameterNames(e, list, listing.Parameter))
 	columns, left := fit(columns, w.Width())
-	rows := [][]string{{}}
-	for _, column := range columns {
-		rows[0] = append(rows[0], column.head)
-	}
-	for i := range list {
-		row := make([]string, len(columns))
-		for n, column := range columns {
-			row[n] = column.cells[i]
-		}
-		rows = append(rows, row)
+	if err := w.printRows(trialRows(columns, len(list))); err != nil {
+		return err
 	}
 	w.sayLeftOut(e, len(list), left, listing)
+	return nil
+}
+
+func trialRows(columns []trialColumn, count int) [][]string {
+	rows := make([][]string, count+1)
+	for _, column := range columns {
+		rows[0] = append(rows[0], column.head)
+		for i, cell := range column.cells {
+			rows[i+1] = append(rows[i+1], cell)
+		}
+	}
 	return rows
 }
 
 // sayLeftOut tells what the table does not show.
 func (w World) sayLeftOut(e record.Experiment, shown, parameters int, listing record.Listing) {
-	if parameters > 0 {
+	switch {
+	case parameters == 1:
+		fmt.Fprintf(w.Err, "1 more parameter: starter trials %s TRIAL, or --output json\n", e.ID)
+	case parameters > 1:
 		fmt.Fprintf(w.Err, "%d more parameters: starter trials %s TRIAL, or --output json\n", parameters, e.ID)
 	}
 	if plain := len(listing.States) == 0 && !listing.Measured; plain && shown == onScreen && e.Asked > shown {
@@ -112,6 +118,7 @@ func metricCell(t seenTrial) string {
 const (
 	narrow   = 24
 	narrower = 12
+	gap      = 2 // between columns
 )
 
 // fit makes parameters narrower and then leaves them out, the last first, until the
@@ -132,7 +139,7 @@ func fit(columns []trialColumn, width int) (kept []trialColumn, left int) {
 		columns, left = slices.Delete(columns, last, last+1), left+1
 	}
 	final := &columns[len(columns)-1]
-	room := width - total(columns[:len(columns)-1])
+	room := width - total(columns[:len(columns)-1]) - gap
 	for i, cell := range final.cells {
 		final.cells[i] = cut(cell, max(room, narrow))
 	}
@@ -159,9 +166,9 @@ func total(columns []trialColumn) int {
 		if i == len(columns)-1 && column.head == "WHY" {
 			width = min(width, narrow)
 		}
-		sum += width + 2
+		sum += width + gap
 	}
-	return sum
+	return sum - gap
 }
 
 func lastParameter(columns []trialColumn) int {
@@ -205,7 +212,8 @@ func parameterNames(e record.Experiment, list []seenTrial, sorted string) []stri
 		return name == "" || len(list) > 1 && inAll && !may[name] && !may[outer] && name != sorted
 	})
 	if at := slices.IndexFunc(names, func(name string) bool { return name == sorted || name == sorted+"/_name" }); at > 0 {
-		names = append([]string{names[at]}, slices.Delete(names, at, at+1)...)
+		first := names[at]
+		names = slices.Insert(slices.Delete(names, at, at+1), 0, first)
 	}
 	return names
 }
