@@ -80,7 +80,7 @@ func (w World) root() *cobra.Command {
 		Version: thisBuild().String(), SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
-	root.SetArgs(append([]string{}, w.Args...))
+	root.SetArgs(append([]string{}, w.understood(w.Args)...)) // nil would mean os.Args
 	root.SetIn(w.In)
 	root.SetOut(w.Out)
 	root.SetErr(w.Err)
