@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	"go.temporal.io/sdk/temporal"
 
@@ -162,6 +163,41 @@ func (a *Activities) Decide(ctx context.Context, id string, sequence int, decisi
 	key := trial.Key{Experiment: id, Sequence: sequence}
 	won, err := a.Record.Decide(ctx, record.Decision{Key: key, Decision: decision})
 	return won.Decision, forgotten(err)
+}
+
+// reasonNewerState is the code of the reason why a workflow of a newer version waits.
+const reasonNewerState = "newer-version"
+
+// NewerState is why a workflow whose state has a newer format than this program reads
+// does not go on.
+func NewerState(format, known int) trial.Reason {
+	return trial.Reason{Code: reasonNewerState, Text: fmt.Sprintf(
+		"its workflow was written by a newer version of starter: its state has format %d and this one reads up to %d; install the newer starter again", format, known)}
+}
+
+// Explain puts on record why an experiment does not go on.
+func (a *Activities) Explain(ctx context.Context, id string, reason trial.Reason) error {
+	return forgotten(a.Record.SetReason(ctx, id, reason))
+}
+
+// goesOn takes back that a newer version was needed.
+func (a *Activities) goesOn(ctx context.Context, row record.Experiment) error {
+	if row.Reason.Code != reasonNewerState {
+		return nil
+	}
+	return a.Record.SetReason(ctx, row.ID, trial.Reason{})
+}
+
+// EarlyStopID is the id of the decision by which all trials of an experiment end early.
+func EarlyStopID(id string) string { return "early-stop-" + id }
+
+// EndEarly makes it durable, in one commit, that every trial of an experiment that was
+// asked shall end EARLY_STOPPED.
+func (a *Activities) EndEarly(ctx context.Context, id string) error {
+	return forgotten(a.Record.DecideAll(ctx, id, trial.Decision{
+		ID: EarlyStopID(id), Cause: trial.CauseEarlyStop,
+		Reason: trial.Reason{Code: "early-stopped", Text: "stopped early with its experiment"},
+	}))
 }
 
 // Finish ends an experiment's turn, unless events that it has not read followed

@@ -123,6 +123,9 @@ func (r *round) look(ctx context.Context) (RoundAnswer, error) {
 	if err := r.read(ctx); err != nil {
 		return RoundAnswer{}, err
 	}
+	if err := r.goesOn(ctx, r.row); err != nil {
+		return RoundAnswer{}, err
+	}
 	news, err := r.Record.News(ctx, r.Experiment, r.Cursor, maxNews)
 	if err != nil {
 		return RoundAnswer{}, err

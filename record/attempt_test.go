@@ -377,3 +377,26 @@ func TestTheBestResultFollowsTheTunersMode(t *testing.T) {
 		require.Equal(t, trial.ID(exp, f.experiment().Best.Sequence), f.experiment().Best.TrialID)
 	}
 }
+
+func TestADecisionOnAllTrialsLeavesThoseAloneThatHaveOneOrEnded(t *testing.T) {
+	f := newFixture(t)
+	_, err := f.Ask(background, exp, []Ask{asked(0, `{}`), asked(1, `{}`), asked(2, `{}`)})
+	require.NoError(t, err)
+	first, err := f.Decide(background, Decision{Key: trial.Key{Experiment: exp, Sequence: 1}, Decision: trial.Decision{ID: "first", Cause: trial.CauseUser}})
+	require.NoError(t, err)
+	require.NoError(t, f.Settle(background, trial.Key{Experiment: exp, Sequence: 2}, Settlement{Outcome: OutcomeEnded, Ended: &trial.Ended{State: trial.Failed}}))
+	for range 2 {
+		require.NoError(t, f.DecideAll(background, exp, trial.Decision{ID: "all", Cause: trial.CauseEarlyStop}))
+	}
+	open, err := f.OpenDecisions(background)
+	require.NoError(t, err)
+	require.Len(t, open, 2)
+	require.Equal(t, "all", open[0].Decision.ID)
+	require.Equal(t, 1, open[0].Key.Attempt, "the attempt that would begin next")
+	require.Equal(t, first, open[1])
+	events, err := f.Events(background, exp, 0, 0)
+	require.NoError(t, err)
+	for i, event := range events {
+		require.EqualValues(t, i+1, event.Number)
+	}
+}

@@ -35,6 +35,30 @@ func (s *Store) Decide(ctx context.Context, d Decision) (Decision, error) {
 	})
 }
 
+// DecideAll stores a decision on every trial of an experiment that has not ended, in
+// one commit. Where a trial has an earlier one that counts, it keeps that.
+func (s *Store) DecideAll(ctx context.Context, experiment string, decision trial.Decision) error {
+	return s.update(ctx, func(t *transaction) error {
+		unsettled, err := t.unsettled(experiment)
+		for _, n := range unsettled {
+			if err == nil {
+				err = t.decideOne(trial.Key{Experiment: experiment, Sequence: n}, decision)
+			}
+		}
+		return err
+	})
+}
+
+func (t *transaction) decideOne(key trial.Key, decision trial.Decision) error {
+	c, err := t.newestCourse(key)
+	if err != nil {
+		return err
+	}
+	key.Attempt = c.current()
+	_, err = t.decideOnce(c, Decision{Key: key, Decision: decision}, false)
+	return err
+}
+
 func (t *transaction) decideOnce(c *course, d Decision, stale bool) (Decision, error) {
 	first, known, err := t.decision(d.Key)
 	if err != nil {

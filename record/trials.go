@@ -45,8 +45,12 @@ func (s *Store) Trials(ctx context.Context, experiment string) ([]Trial, error) 
 // Unsettled returns the sequence numbers of the trials that have not ended for
 // good, in order.
 func (s *Store) Unsettled(ctx context.Context, experiment string) ([]int, error) {
+	return s.query(ctx).unsettled(experiment)
+}
+
+func (q querier) unsettled(experiment string) ([]int, error) {
 	var open []int
-	err := s.query(ctx).each(func(row scanner) error {
+	err := q.each(func(row scanner) error {
 		var n int
 		err := row.Scan(&n)
 		open = append(open, n)

@@ -1,7 +1,6 @@
 package workflows
 
 import (
-	"fmt"
 	"slices"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -24,7 +23,7 @@ func (e *experimentRun) want(n int) {
 // interrupted already: it has nothing left to tell.
 func (e *experimentRun) again(n int) {
 	interrupted := e.Status != record.Running && !slices.Contains(e.Open, n)
-	if !interrupted && !slices.Contains(e.Waiting, n) {
+	if !interrupted && !slices.Contains(e.Waiting, n) && !slices.Contains(e.Due, n) {
 		e.start(n)
 	}
 }
@@ -34,6 +33,35 @@ func (e *experimentRun) forget(n int) {
 	is := func(other int) bool { return other == n }
 	e.Open = slices.DeleteFunc(e.Open, is)
 	e.Waiting = slices.DeleteFunc(e.Waiting, is)
+	e.Due = slices.DeleteFunc(e.Due, is)
+	e.Untold = slices.DeleteFunc(e.Untold, is)
+}
+
+// owe has trials started whatever the limits are, as many as there are, but for those
+// that this run has started already.
+func (e *experimentRun) owe(trials []int) {
+	for _, n := range trials {
+		if !e.began[n] {
+			e.Due = append(e.Due, n)
+		}
+	}
+	e.Open = slices.Concat(e.Open, trials)
+	slices.Sort(e.Open)
+	e.Open = slices.Compact(e.Open)
+}
+
+// room is how many more trials this run may start: the next one starts the rest.
+func (e *experimentRun) room() int { return max(maxChildren-e.started, 0) }
+
+// full tells whether this run has done as much as its history should hold.
+func (e *experimentRun) full() bool { return e.started >= maxChildren || len(e.Untold) > 0 }
+
+// startDue starts the trials that are to be started whatever the limits are.
+func (e *experimentRun) startDue() {
+	count := min(len(e.Due), e.room())
+	starting := e.Due[:count]
+	e.Due = e.Due[count:]
+	e.startAll(starting)
 }
 
 // startWaiting starts as many trials as there are free slots, in time.
@@ -41,7 +69,7 @@ func (e *experimentRun) startWaiting() {
 	if e.Paused || e.Late || e.Status != record.Running {
 		return
 	}
-	free := min(e.Concurrency-len(e.Open), len(e.Waiting), maxChildren-e.started)
+	free := min(e.Concurrency-len(e.Open), len(e.Waiting), e.room())
 	if free <= 0 {
 		return
 	}
@@ -79,6 +107,7 @@ func (e *experimentRun) start(n int) {
 	child := workflow.ExecuteChildWorkflow(ctx, TrialType, input)
 	e.starting = append(e.starting, beginning{n, child.GetChildWorkflowExecution()})
 	e.started++
+	e.began[n] = true
 }
 
 // beginning is the start of a trial's workflow, which Temporal may take its time for.
@@ -124,33 +153,36 @@ func (e *experimentRun) stop() {
 }
 
 func (e *experimentRun) tellToStop() {
-	e.tell(slices.Clone(e.Open), SignalCancel, Ending{Cause: trial.CauseStop})
+	e.Untold, e.Word = slices.Clone(e.Open), SignalCancel
 }
 
 // endEarly has every trial that was asked end as EARLY_STOPPED. One that had not
-// started is started only to be settled so, which it is told before.
+// started is started only to be settled so: that it shall is on record before.
 func (e *experimentRun) endEarly() {
-	open, waiting := slices.Clone(e.Open), e.Waiting
+	_ = workflow.ExecuteLocalActivity(onRecord(e.ctx, "note that all trials end early"), do.EndEarly, e.id).Get(e.ctx, nil)
+	e.Untold, e.Word = slices.Clone(e.Open), SignalEarlyStop
+	e.owe(e.Waiting)
 	e.Waiting = nil
-	decision := trial.Decision{
-		ID: "early-stop-" + e.id, Cause: trial.CauseEarlyStop,
-		Reason: trial.Reason{Code: "early-stopped", Text: "stopped early with its experiment"},
-	}
-	for _, n := range slices.Concat(open, waiting) {
-		_ = workflow.ExecuteLocalActivity(onRecord(e.ctx, fmt.Sprintf("note that trial %d ends early", n)), do.Decide, e.id, n, decision).Get(e.ctx, nil)
-	}
-	e.startAll(waiting)
-	e.tell(open, SignalEarlyStop, Ending{Cause: decision.Cause, Decision: decision.ID})
 }
 
-// tell signals trials, some at a time. One that cannot be told has no workflow: a
-// new one finds on record what it should do.
-func (e *experimentRun) tell(trials []int, signal string, ending Ending) {
+// tell signals trials that they shall end, some at a time. One that cannot be told has
+// no workflow: a new one finds on record what it should do.
+func (e *experimentRun) tell() {
+	count := min(len(e.Untold), maxSignals-e.told)
+	if count <= 0 || len(e.Due) > 0 {
+		return
+	}
 	e.confirmStarts() // nobody can be told before
+	ending := Ending{Cause: trial.CauseStop}
+	if e.Word == SignalEarlyStop {
+		ending = Ending{Cause: trial.CauseEarlyStop, Decision: activities.EarlyStopID(e.id)}
+	}
+	trials := e.Untold[:count]
+	e.Untold, e.told = e.Untold[count:], e.told+count
 	for some := range slices.Chunk(trials, signalsAtOnce) {
 		told := make([]workflow.Future, len(some))
 		for i, n := range some {
-			told[i] = workflow.SignalExternalWorkflow(e.ctx, TrialWorkflowID(e.id, n), "", signal, ending)
+			told[i] = workflow.SignalExternalWorkflow(e.ctx, TrialWorkflowID(e.id, n), "", e.Word, ending)
 		}
 		for i, n := range some {
 			if told[i].Get(e.ctx, nil) != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
@@ -163,4 +164,84 @@ func TestACommandIsAnsweredOnceItIsOnRecord(t *testing.T) {
 		require.NoError(t, err)
 	})
 	require.Equal(t, record.Done, b.drive().Status)
+}
+
+func TestAStateOfANewerVersionIsRefusedUntilThatIsBack(t *testing.T) {
+	b := newBench(t, settings{concurrency: 1, trials: 2, behaviour: quick})
+	newer := &workflows.State{
+		Format: workflows.StateFormat + 1, Status: record.Running, Concurrency: 1,
+		Queues: []string{"platform.fake.test"}, Platforms: []string{"fake"},
+	}
+	env := b.environment(workflows.ExperimentWorkflowID(id))
+	env.ExecuteWorkflow(workflows.ExperimentType, workflows.ExperimentInput{Experiment: id, State: newer})
+	require.ErrorContains(t, env.GetWorkflowError(), "install the newer starter again")
+	require.Equal(t, "newer-version", b.experiment().Reason.Code)
+	require.Empty(t, b.trials())
+	newer.Format = 1
+	_, again := b.run(workflows.ExperimentInput{Experiment: id, State: newer})
+	require.False(t, again, "an older one is read")
+	require.Equal(t, same(trial.Succeeded, 2), b.states())
+	require.True(t, b.experiment().Reason.Zero())
+}
+
+// begun is how many trials' workflows a run of the experiment's starts.
+func (b *bench) begun(input workflows.ExperimentInput) (started int, next workflows.ExperimentInput, again bool) {
+	b.configure = func(env *testsuite.TestWorkflowEnvironment) {
+		started = 0
+		env.SetOnChildWorkflowStartedListener(func(*workflow.Info, workflow.Context, converter.EncodedValues) { started++ })
+	}
+	next, again = b.run(input)
+	return started, next, again
+}
+
+func TestAnExperimentBegunFromTheRecordStartsItsLiveTrialsOverSeveralRuns(t *testing.T) {
+	const many = 600
+	b := newBench(t, settings{concurrency: many, trials: many, behaviour: slow})
+	b.ask(many)
+	for n := range many {
+		_, err := b.BeginAttempt(ctx, id, n, "fake")
+		require.NoError(t, err)
+	}
+	b.trial = func(inner workflow.Context, _ workflows.TrialInput) (activities.Settlement, error) {
+		return activities.Settlement{}, workflow.Sleep(inner, time.Hour)
+	}
+	input, all := workflows.ExperimentInput{Experiment: id}, 0
+	for _, left := range []int{350, 100} {
+		started, next, again := b.begun(input)
+		require.True(t, again)
+		require.LessOrEqual(t, started, 250)
+		require.Len(t, next.State.Due, left)
+		require.Len(t, next.State.Open, many, "they are under way for the experiment")
+		input, all = next, all+started
+	}
+	require.Equal(t, 500, all)
+}
+
+func TestAllTrialsEndEarlyByOneCommitAndAreToldOverSeveralRuns(t *testing.T) {
+	const many = 300
+	b := newBench(t, settings{concurrency: many, trials: many, behaviour: slow})
+	b.ask(many)
+	for n := range many - 1 {
+		_, err := b.BeginAttempt(ctx, id, n, "fake")
+		require.NoError(t, err)
+	}
+	b.trial = func(inner workflow.Context, _ workflows.TrialInput) (activities.Settlement, error) {
+		return activities.Settlement{}, workflow.Sleep(inner, time.Hour)
+	}
+	state := &workflows.State{
+		Format: workflows.StateFormat, Status: record.Running, Concurrency: many, Queues: []string{"platform.fake.test"}, Platforms: []string{"fake"},
+		Waiting: []int{many - 1}, Cursor: b.experiment().LastEvent,
+	}
+	for n := range many - 1 {
+		state.Open = append(state.Open, n)
+	}
+	b.command(trial.EarlyStopCommand, "")
+	_, next, again := b.begun(workflows.ExperimentInput{Experiment: id, State: state})
+	require.True(t, again)
+	open, err := b.OpenDecisions(ctx)
+	require.NoError(t, err)
+	require.Len(t, open, many)
+	require.Empty(t, next.State.Waiting)
+	require.NotEmpty(t, next.State.Untold)
+	require.Len(t, next.State.Open, many)
 }

@@ -20,6 +20,8 @@ const (
 	// five events each. A worker that has lost the run replays all of it within
 	// ExperimentTaskTimeout or never: 5,000 events took longer on a busy machine.
 	maxChildren = 250
+	// maxSignals bounds the trials that one run tells something, at three events each.
+	maxSignals = 250
 	// signalsAtOnce bounds the trials told to stop at the same time.
 	signalsAtOnce = 50
 	// acceptance is how long a run without an accepted experiment waits for one:
@@ -46,11 +48,14 @@ type State struct {
 	NoMore      bool          `json:"noMore,omitempty"`  // no further trials will be asked
 	Late        bool          `json:"late,omitempty"`    // the experiment's time is over: what waits does not begin
 	Concurrency int           `json:"concurrency"`
-	Cursor      int64         `json:"cursor"`          // events read
-	Stamp       int64         `json:"stamp,omitempty"` // when the last of them was written
-	Known       int64         `json:"known"`           // events up to here were known from the record before they were read
-	Open        []int         `json:"open"`            // trials with a workflow, ascending
-	Waiting     []int         `json:"waiting"`         // trials asked and not started, in the order to start them
+	Cursor      int64         `json:"cursor"`           // events read
+	Stamp       int64         `json:"stamp,omitempty"`  // when the last of them was written
+	Known       int64         `json:"known"`            // events up to here were known from the record before they were read
+	Open        []int         `json:"open"`             // trials with a workflow, ascending
+	Due         []int         `json:"due,omitempty"`    // those of them whose workflow is still to be started
+	Untold      []int         `json:"untold,omitempty"` // those of them that are still to be told Word, a signal
+	Word        string        `json:"word,omitempty"`
+	Waiting     []int         `json:"waiting"` // trials asked and not started, in the order to start them
 	Queues      []string      `json:"queues"`
 	Platforms   []string      `json:"platforms"`            // their names
 	Searchable  bool          `json:"searchable,omitempty"` // search attributes may be used
@@ -60,8 +65,9 @@ type State struct {
 	Standing activities.Standing `json:"standing"`
 }
 
-// StateFormat is the number of the current State.
-const StateFormat = 1
+// StateFormat is the number of the current State. Older ones are read: what they lack
+// is zero. A newer one is refused.
+const StateFormat = 2
 
 // Experiment drives one experiment: it reads the event log round by round, starts
 // what was asked, and ends when there is nothing left to do. It takes
@@ -72,12 +78,13 @@ func Experiment(ctx workflow.Context, input ExperimentInput) (string, error) {
 	// Cancel is a command like any other: the trials are stopped in order, which
 	// takes a context that cancellation does not reach.
 	lasting, _ := workflow.NewDisconnectedContext(ctx)
-	e := &experimentRun{id: input.Experiment, ctx: lasting}
+	e := &experimentRun{id: input.Experiment, ctx: lasting, began: map[int]bool{}}
 	if err := e.listen(ctx); err != nil {
 		return "", err
 	}
 	e.assess()
 	if input.State != nil {
+		e.refuseNewer(input.State.Format)
 		e.State, e.introduced = *input.State, true
 		if err := e.driveOn(); err != nil {
 			return "", err
@@ -93,6 +100,7 @@ func Experiment(ctx workflow.Context, input ExperimentInput) (string, error) {
 // a backup that is older, that is no error: the run has to begin from the record.
 func (e *experimentRun) driveOn() error {
 	err := e.drive()
+	e.began = map[int]bool{} // of those some may have come to their end since
 	if !forgotten(err) {
 		return err
 	}
@@ -107,15 +115,28 @@ func forgotten(err error) bool {
 	return errors.As(err, &failure) && failure.Type() == activities.ErrorForgotten
 }
 
+// refuseNewer fails the workflow's task where a newer version of starter wrote its
+// state, so that Temporal tries it again until one that reads it works here.
+func (e *experimentRun) refuseNewer(format int) {
+	if format <= StateFormat {
+		return
+	}
+	reason := activities.NewerState(format, StateFormat)
+	_ = workflow.ExecuteLocalActivity(onRecord(e.ctx, "say why nothing goes on"), do.Explain, e.id, reason).Get(e.ctx, nil)
+	panic(reason.Text)
+}
+
 // experimentRun is one run of the Experiment workflow.
 type experimentRun struct {
 	State
 	id       string
 	ctx      workflow.Context
-	commands int         // handled by this run
-	saying   int         // commands of our own making that are not on record yet
-	started  int         // children of this run
-	starting []beginning // of children of this run
+	commands int          // handled by this run
+	saying   int          // commands of our own making that are not on record yet
+	started  int          // children of this run
+	told     int          // trials that this run told something
+	began    map[int]bool // trials that this run started
+	starting []beginning  // of children of this run
 
 	introduced bool // Temporal was told what this is
 	accepted   bool // by this run: no trial of it can have been forgotten
@@ -204,7 +225,7 @@ func (e *experimentRun) open() (opening activities.Opening, err error) {
 	if err := e.introduce(opening); err != nil {
 		return opening, err
 	}
-	e.startAll(opening.Live)
+	e.owe(opening.Live)
 	switch opening.Status {
 	case record.Running:
 		e.Waiting = opening.Waiting
@@ -214,6 +235,8 @@ func (e *experimentRun) open() (opening activities.Opening, err error) {
 	if opening.Ending {
 		e.endEarly()
 	}
+	e.startDue()
+	e.tell()
 	return opening, nil
 }
 
@@ -222,12 +245,14 @@ func (e *experimentRun) drive() error {
 	e.prepare()
 	e.takeInLate()
 	for {
+		e.startDue()
+		e.tell()
 		e.startWaiting()
 		e.describe()
 		if finished, err := e.finish(); err != nil || finished {
 			return err
 		}
-		if workflow.GetInfo(e.ctx).GetContinueAsNewSuggested() || e.started >= maxChildren {
+		if workflow.GetInfo(e.ctx).GetContinueAsNewSuggested() || e.full() {
 			return e.continueAsNew()
 		}
 		answer, err := e.round()

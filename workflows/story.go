@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -175,7 +176,7 @@ func (e *experimentRun) roundSummary() string {
 func (e *experimentRun) overview() (Overview, error) {
 	return Overview{
 		Status: e.Status, Paused: e.Paused, Concurrency: e.Concurrency, Standing: e.Standing,
-		Open: e.Open, Starting: e.unconfirmed(), Waiting: e.Waiting, Cursor: e.Cursor,
+		Open: e.Open, Starting: slices.Concat(e.unconfirmed(), e.Due), Waiting: e.Waiting, Cursor: e.Cursor,
 	}, nil
 }
 
