@@ -23,8 +23,6 @@ const (
 	// thinking is how long a round waits for a tuner before it looks after
 	// everything else again. The tuner goes on meanwhile.
 	thinking = 2 * time.Second
-	// longestPause bounds the time between two attempts to rebuild an algorithm.
-	longestPause = 30 * time.Second
 )
 
 // idle is how long an algorithm is kept that no activity uses.
@@ -48,13 +46,16 @@ type place struct {
 // how far in the log it has read. It is only ever fed from the log, live or after a
 // restart alike, and built anew after a failure.
 type algorithm struct {
-	turn    chan struct{} // holds a value while somebody works with the tuner
-	tuner   tuners.Tuner  // nil until it is built
-	applied int64
+	turn     chan struct{} // holds a value while somebody works with the tuner
+	tuner    tuners.Tuner  // nil until it is built
+	applied  int64
+	built    time.Time // zero: it is no process
+	answered bool      // it has proposed since
 
-	failure  error // of the last attempt
-	failures int   // in a row
-	retry    time.Time
+	failed   *setback     // the last attempt, nil where it succeeded
+	failures int          // in a row
+	anew     atomic.Bool  // whatever has failed is to be tried at once
+	heard    atomic.Int64 // the last command for which that was so
 
 	bell   bell // rings when there may be something new of it
 	logger *slog.Logger
@@ -72,7 +73,7 @@ type algorithm struct {
 // needed. One that nobody uses for a while is ended, and rebuilt at its next use.
 func (a *Activities) use(at place) (*algorithm, func()) {
 	for {
-		value, _ := a.algorithms.LoadOrStore(at, &algorithm{turn: make(chan struct{}, 1), logger: a.Logger})
+		value, _ := a.algorithms.LoadOrStore(at, &algorithm{turn: make(chan struct{}, 1), logger: a.Logger.With("experiment", at.experiment, "role", at.role)})
 		if used := value.(*algorithm); used.enter() {
 			return used, func() { used.leave(func() { a.end(at, used) }) }
 		}
@@ -170,18 +171,24 @@ func (l *algorithm) do(ctx context.Context, within <-chan time.Time, work func()
 // try does the work, unless the last failure was too short a time ago. After a
 // failure the algorithm is in doubt: the next attempt builds it from the log.
 func (l *algorithm) try(work func() error) error {
-	if l.failure != nil && time.Now().Before(l.retry) {
-		return l.failure
+	if l.anew.Swap(false) {
+		l.failed, l.failures = nil, 0
+	}
+	if l.failed != nil && time.Now().Before(l.failed.until) {
+		return l.failed
 	}
 	err := survived(l.logger, work)
 	if err == nil || errors.Is(err, record.ErrStopping) {
-		l.failure, l.failures = nil, 0
+		if l.proved() {
+			l.failed, l.failures = nil, 0
+		}
 		return err
 	}
 	l.drop()
-	l.failure, l.retry = err, time.Now().Add(pause(l.failures))
+	l.failed = l.failed.after(err, l.failures)
 	l.failures++
-	return err
+	l.logger.Warn("an algorithm fails and will be rebuilt", "error", err, "failures", l.failures, "again", l.failed.until)
+	return l.failed
 }
 
 // survived does work of an algorithm's and makes an error of its panic. Where it is
@@ -195,14 +202,6 @@ func survived(logger *slog.Logger, work func() error) (err error) {
 		}
 	}()
 	return work()
-}
-
-// pause is how long to wait after so many failures before the last one.
-func pause(failures int) time.Duration {
-	if failures == 0 {
-		return 0
-	}
-	return min(longestPause, 250*time.Millisecond<<min(failures, 10))
 }
 
 func (l *algorithm) drop() {
@@ -219,6 +218,7 @@ func (l *algorithm) drop() {
 // adopt takes a tuner that has just been built.
 func (l *algorithm) adopt(tuner tuners.Tuner) error {
 	l.tuner, l.applied = tuner, 0
+	l.built, l.answered = time.Time{}, false
 	process, ok := tuner.(bridge.Process)
 	if !ok {
 		return nil
@@ -228,6 +228,7 @@ func (l *algorithm) adopt(tuner tuners.Tuner) error {
 	if l.over {
 		return errors.Join(errors.New("its experiment has ended"), process.Close())
 	}
+	l.built = time.Now()
 	closed := make(chan struct{})
 	l.closer = closing{process, closed}
 	go l.bell.forward(process.Changed(), closed)
@@ -286,17 +287,21 @@ func (b *bell) forward(changed <-chan struct{}, closed <-chan struct{}) {
 // whether the tuner is exhausted.
 func (r *round) propose(ctx context.Context, row record.Experiment, room int) (exhausted bool, err error) {
 	exhausted, err = r.ask(ctx, row, room)
+	var failed *setback
 	switch {
 	case errors.Is(err, record.ErrStopping), errors.Is(err, record.ErrTimeOver):
 		// A stop or the end of its time overtook the asks; the next look sees it.
 		return false, nil
 	case errors.Is(err, errThinking):
 		text := fmt.Sprintf("the tuner has been at work on its next proposal since %s", r.since().Format(time.TimeOnly))
-		return false, r.Record.SetReason(ctx, row.ID, trial.Reason{Code: reasonTuner, Text: text})
+		return false, r.explain(ctx, trial.Reason{Code: reasonTuner, Text: text})
+	case errors.As(err, &failed):
+		r.failed = failed
+		return false, r.explain(ctx, failed.reason(place{row.ID, roleTuner}))
 	case err != nil && ctx.Err() == nil:
-		return false, errors.Join(err, r.Record.SetReason(ctx, row.ID, trial.Reason{Code: reasonTuner, Text: err.Error()}))
-	case row.Reason.Code == reasonTuner:
-		err = r.Record.SetReason(ctx, row.ID, trial.Reason{})
+		return false, errors.Join(err, r.explain(ctx, trial.Reason{Code: reasonTuner, Text: err.Error()}))
+	case row.Reason.Code == reasonTuner, row.Reason.Code == ReasonTunerFailed:
+		err = r.explain(ctx, trial.Reason{})
 	}
 	r.began = time.Time{}
 	return exhausted, err
@@ -309,10 +314,6 @@ func (r *round) since() time.Time {
 	}
 	return r.began
 }
-
-// reasonTuner is the code of the reason for which nothing starts while a tuner
-// fails, or thinks.
-const reasonTuner = "tuner"
 
 // ask has the tuner propose and puts that on record, one trial after the other. What
 // a slow one has proposed is handed out before it is asked for the rest.
@@ -360,6 +361,7 @@ func (r *round) answer(ctx context.Context, row record.Experiment, n int) (answe
 		_, made.process = r.tuner.tuner.(bridge.Process)
 		made.applied = r.tuner.applied
 		made.Proposal, err = r.tuner.tuner.Propose(n)
+		r.tuner.answered = err == nil
 		return err
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/perennial-ml/perennial/assessors"
 	"github.com/perennial-ml/perennial/experiment"
@@ -36,13 +37,10 @@ func (a *Activities) Assess(ctx context.Context, id string) error {
 	})
 }
 
-// reasonAssessor is the code of the reason why intermediate results are not judged.
-const reasonAssessor = "assessor"
-
 // judging takes that reason back.
 func (a *Activities) judging(ctx context.Context, id string) error {
 	row, err := a.Record.Experiment(ctx, id)
-	if err != nil || row.Reason.Code != reasonAssessor {
+	if code := row.Reason.Code; err != nil || code != reasonAssessor && code != reasonAssessorFailed {
 		return err
 	}
 	return a.Record.SetReason(ctx, id, trial.Reason{})
@@ -87,17 +85,32 @@ func (a *Activities) overhear(ctx context.Context, at place, build func() (tuner
 	_, leave := a.use(at) // it is at work also while nothing comes
 	defer leave()
 	for {
-		rung, judges, err := a.hear(ctx, at, build)
+		rung, again, judges, err := a.hear(ctx, at, build)
+		var failed *setback
+		if errors.As(err, &failed) {
+			again, judges = time.After(time.Until(failed.until)), true
+			err = a.deplore(ctx, at, failed)
+		}
 		if err != nil || !judges {
 			return a.unlessOver(ctx, at.experiment, err)
 		}
 		select {
 		case <-changed:
 		case <-rung:
+		case <-again:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+}
+
+// deplore tells of an assessor that fails. What a tuner lacks, its rounds tell.
+func (a *Activities) deplore(ctx context.Context, at place, failed *setback) error {
+	row, err := a.Record.Experiment(ctx, at.experiment)
+	if err != nil || at.role != roleAssessor || !row.Status.Active() {
+		return err
+	}
+	return a.Record.SetReason(ctx, at.experiment, failed.reason(at))
 }
 
 // unlessOver is nothing where the experiment has ended meanwhile: its process was
@@ -114,13 +127,14 @@ func (a *Activities) unlessOver(ctx context.Context, experiment string, err erro
 
 // hear is one turn of overhear. It tells whether there will be another, and by what
 // it should be woken.
-func (a *Activities) hear(ctx context.Context, at place, build func() (tuners.Tuner, error)) (rung <-chan struct{}, judges bool, err error) {
+func (a *Activities) hear(ctx context.Context, at place, build func() (tuners.Tuner, error)) (rung <-chan struct{}, again <-chan time.Time, judges bool, err error) {
+	l, leave := a.use(at) // before the look: an experiment that ends meanwhile ends this one
+	defer leave()
 	row, err := a.Record.Experiment(ctx, at.experiment)
 	if err != nil || !row.Status.Active() {
-		return nil, false, err
+		return nil, nil, false, err
 	}
-	l, leave := a.use(at)
-	defer leave()
+	works := false
 	rung = l.bell.next()
 	var made []record.Decision
 	lasting := context.WithoutCancel(ctx)
@@ -133,17 +147,23 @@ func (a *Activities) hear(ctx context.Context, at place, build func() (tuners.Tu
 		// It says a stop once: if that cannot be put on record, one that is rebuilt
 		// says it again.
 		made, err = a.decideAll(lasting, at.experiment, judge.Stops())
+		works = l.proved()
 		return cmp.Or(err, judge.Failure()) // nothing that came may have met it
 	})
 	if err != nil {
-		a.Logger.Warn("an algorithm fails and will be rebuilt", "experiment", at.experiment, "role", at.role, "error", err)
-		return rung, false, err // what comes later is not for this call
+		return rung, nil, false, err // what comes later is not for this call
 	}
-	faults := []error{a.judging(ctx, at.experiment)}
+	var faults []error
+	switch {
+	case !works:
+		again = time.After(proof)
+	case at.role == roleAssessor:
+		faults = append(faults, a.judging(ctx, at.experiment))
+	}
 	for _, decision := range made {
 		faults = append(faults, a.Signaler.EarlyStop(ctx, decision.Key, decision.Decision))
 	}
-	return rung, judges, errors.Join(faults...)
+	return rung, again, judges, errors.Join(faults...)
 }
 
 // judge is an algorithm that can want trials to be stopped: a bridge.Process, or native.

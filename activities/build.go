@@ -1,6 +1,8 @@
 package activities
 
 import (
+	"context"
+	"errors"
 	"hash/fnv"
 	"path/filepath"
 	"slices"
@@ -37,12 +39,7 @@ func (a *Activities) build(row record.Experiment) func() (tuners.Tuner, error) {
 		if !bridged(config.Tuner) {
 			return a.native(config, row.ID)
 		}
-		spec := a.spec(config, row.ID)
-		spec.Tuner = process(config.Tuner)
-		if together(config) {
-			spec.Assessor = process(*config.Assessor)
-		}
-		return bridge.Open(spec)
+		return bridge.Open(a.spec(config, row.ID, roleTuner))
 	}
 }
 
@@ -65,10 +62,47 @@ func (a *Activities) buildAssessor(row record.Experiment) func() (tuners.Tuner, 
 			assessor, err := a.Assessors(assessors.Spec{Name: config.Assessor.Name, Arguments: config.Assessor.Arguments})
 			return &native{Assessor: assessor}, err
 		}
-		spec := a.spec(config, row.ID)
-		spec.Assessor = process(*config.Assessor)
-		return bridge.Open(spec)
+		return bridge.Open(a.spec(config, row.ID, roleAssessor))
 	}
+}
+
+// Try does with the algorithms of an experiment that run in processes of their own
+// what the experiment would do first, in an environment, NAME=value, and ends them.
+func Try(ctx context.Context, config experiment.Experiment, environment []string) (faults []experiment.TryFault) {
+	for kind, spec := range specs(config) {
+		spec.Experiment, spec.Home.Environment = "trying00", environment
+		err := bridge.Try(ctx, spec)
+		if err == nil {
+			continue
+		}
+		fault := experiment.TryFault{Kind: string(kind), Message: err.Error()}
+		var broken *bridge.Breakdown
+		if errors.As(err, &broken) && len(broken.Traceback) > 1 {
+			fault.Hint = "what it said last:\n      " + strings.Join(broken.Traceback, "\n      ")
+		}
+		faults = append(faults, fault)
+	}
+	return faults
+}
+
+// specs are an experiment's processes, by the role of what they are started for.
+func specs(config experiment.Experiment) map[role]bridge.Spec {
+	common := bridge.Spec{Space: config.SearchSpace, GPUs: config.TunerGPUs, LogLevel: config.LogLevel, Patience: config.AlgorithmTimeout.Duration()}
+	all := map[role]bridge.Spec{}
+	if bridged(config.Tuner) {
+		spec := common
+		spec.Tuner = process(config.Tuner)
+		if together(config) {
+			spec.Assessor = process(*config.Assessor)
+		}
+		all[roleTuner] = spec
+	}
+	if config.Assessor != nil && bridged(*config.Assessor) && !together(config) {
+		spec := common
+		spec.Assessor = process(*config.Assessor)
+		all[roleAssessor] = spec
+	}
+	return all
 }
 
 func process(a experiment.Algorithm) *bridge.Algorithm {
@@ -77,13 +111,11 @@ func process(a experiment.Algorithm) *bridge.Algorithm {
 	}
 }
 
-func (a *Activities) spec(config experiment.Experiment, id string) bridge.Spec {
+func (a *Activities) spec(config experiment.Experiment, id string, role role) bridge.Spec {
 	home := a.home(config, id)
-	spec := bridge.Spec{
-		Experiment: id, Space: config.SearchSpace, Seed: seed(id), GPUs: config.TunerGPUs, LogLevel: config.LogLevel,
-		Home:     bridge.Home{Log: filepath.Join(home, "log"), Checkpoint: filepath.Join(home, "checkpoint")},
-		Patience: config.AlgorithmTimeout.Duration(),
-	}
+	spec := specs(config)[role]
+	spec.Experiment, spec.Seed = id, seed(id)
+	spec.Home = bridge.Home{Log: filepath.Join(home, "log"), Checkpoint: filepath.Join(home, "checkpoint")}
 	if a.Variables != nil {
 		spec.Home.Environment = a.Variables(id)
 	}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/perennial-ml/perennial/activities"
 	"github.com/perennial-ml/perennial/experiment"
+	"github.com/perennial-ml/perennial/trial"
 )
 
 // savedTo is where the first trial of an experiment with PBT shall leave its
@@ -37,9 +37,10 @@ func TestLocalTrialsLeaveCheckpointsInADirectoryOfTheirExperiment(t *testing.T) 
 
 func TestTrialsOfOtherPlatformsNeedADirectoryThatIsGiven(t *testing.T) {
 	f := newFixtureWith(t, func(e *experiment.Experiment) { e.Tuner.Name = "PBT" })
-	_, err := call[activities.RoundAnswer](f, f.Round, activities.RoundRequest{Experiment: id, Cursor: 1, Room: 1})
-	require.ErrorContains(t, err, "all_checkpoint_dir")
-	require.Equal(t, "tuner", f.row().Reason.Code)
+	answer := f.rounding(1, 1)
+	f.awaitReason("tuner", "all_checkpoint_dir")
+	f.command(trial.Stop, "")
+	<-answer
 
 	f = newFixtureWith(t, func(e *experiment.Experiment) {
 		e.Tuner.Name, e.Tuner.Arguments = "PBT", json.RawMessage(`{"all_checkpoint_dir": "/nfs/c"}`)

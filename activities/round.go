@@ -90,6 +90,7 @@ type round struct {
 	began   time.Time         // when the tuner began what it is still at; zero where it is not
 	counted time.Time         // the experiment's clock is right up to here
 	row     record.Experiment // as looked at last
+	failed  *setback          // of the tuner, nil where it works
 }
 
 func (r *round) wait(ctx context.Context) (RoundAnswer, error) {
@@ -106,6 +107,7 @@ func (r *round) wait(ctx context.Context) (RoundAnswer, error) {
 		case <-r.changed:
 		case <-rung:
 		case <-r.deadline():
+		case <-r.retrial():
 		case <-ticker.C:
 			ticked = true
 			err = r.count(ctx)
@@ -130,6 +132,8 @@ func (r *round) look(ctx context.Context) (RoundAnswer, error) {
 	if err != nil {
 		return RoundAnswer{}, err
 	}
+	r.relent(news)
+	r.failed = nil
 	noMore, err := r.answerTo(ctx, news)
 	if err != nil {
 		return RoundAnswer{}, err

@@ -70,8 +70,9 @@ func ended(counts map[trial.State]int) map[trial.State]int {
 	return terminal
 }
 
-// brief cuts a reason's text short.
+// brief is a reason in a line, cut short.
 func brief(reason trial.Reason) trial.Reason {
+	reason.Text = reason.Sentence()
 	if len(reason.Text) > maxReason {
 		reason.Text = strings.ToValidUTF8(reason.Text[:maxReason], "") + "…"
 	}

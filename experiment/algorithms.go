@@ -157,6 +157,7 @@ func (r *reader) checkProcess(v *values, key string, p purpose, made Algorithm) 
 		r.fault(v.at(key), "algorithms of your own are not in this build", "")
 		return
 	}
+	r.tried[p.kind()] = v.at(key)
 	err := r.build.CheckAlgorithm(p.kind(), made)
 	if err == nil {
 		return
@@ -211,7 +212,7 @@ func (r *reader) registered(v *values, p purpose, made Algorithm, written string
 		err := r.build.CheckAlgorithm(p.kind(), made)
 		unknown, ok := err.(interface{ Stranger() bool })
 		if err == nil || ok && !unknown.Stranger() {
-			if err != nil {
+			if r.tried[p.kind()] = v.at("name"); err != nil {
 				r.checkProcess(v, "name", p, made)
 			}
 			return written

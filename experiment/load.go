@@ -36,6 +36,10 @@ type Build struct {
 	// right, Argument, which tells whether it is about the arguments, and Stranger,
 	// whether there is no algorithm of that name. Nil: none can run.
 	CheckAlgorithm func(kind string, a Algorithm) error
+	// TryAlgorithms starts the algorithms of an experiment that run in processes of
+	// their own, as the experiment would, and ends them again. It is asked where
+	// nothing else is wrong. Nil tries nothing.
+	TryAlgorithms func(e Experiment) []TryFault
 	// CheckPlatform returns all that a platform finds wrong with the rest of its
 	// section, which is in canonical spelling. Nil checks nothing.
 	CheckPlatform func(name string, options json.RawMessage) []OptionFault
@@ -50,6 +54,13 @@ type Build struct {
 
 // elsewhere tells whether a platform's trials may run on another machine.
 func (b Build) elsewhere(p Platform) bool { return b.RunsHere == nil || !b.RunsHere(p.Name) }
+
+// TryFault is how an algorithm failed when it was tried.
+type TryFault struct {
+	Kind    string // "tuner" or "assessor"
+	Message string
+	Hint    string
+}
 
 // Loaded is an experiment file that is right.
 type Loaded struct {
@@ -121,13 +132,26 @@ func Parse(path string, content []byte, build Build) (*Loaded, error) {
 	if err != nil {
 		return nil, Faults{{File: path, Message: "has no absolute path: " + err.Error()}}
 	}
-	r := &reader{document: newDocument(path, content), directory: filepath.Dir(absolute), build: build}
+	r := &reader{document: newDocument(path, content), directory: filepath.Dir(absolute), build: build, tried: map[string]*yaml.Node{}}
 	experiment := r.read()
 	r.faults.take(r.document.faults)
+	if r.faults.count == 0 {
+		r.try(experiment)
+	}
 	if r.faults.count > 0 {
 		return nil, Faults(r.faults.inOrder(path, "faults"))
 	}
 	return &Loaded{Experiment: experiment, Warnings: r.warnings.inOrder(path, "warnings"), Path: absolute, Source: content}, nil
+}
+
+// try finds out what only the algorithms themselves can tell.
+func (r *reader) try(e Experiment) {
+	if r.build.TryAlgorithms == nil {
+		return
+	}
+	for _, failed := range r.build.TryAlgorithms(e) {
+		r.fault(r.tried[failed.Kind], failed.Message, failed.Hint)
+	}
 }
 
 // read yields the experiment, which is only worth having where no fault is found.

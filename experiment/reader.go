@@ -13,6 +13,7 @@ type reader struct {
 	build     Build
 	converted bool                  // from v1
 	inline    map[string]*yaml.Node // the search space in the file itself, by JSON pointer
+	tried     map[string]*yaml.Node // the algorithms that could be tried, by their kind
 	faults    findings
 	warnings  findings
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/perennial-ml/perennial/activities"
 	"github.com/perennial-ml/perennial/assessors"
 	"github.com/perennial-ml/perennial/experiment"
 	"github.com/perennial-ml/perennial/platforms"
@@ -27,6 +28,7 @@ func build() experiment.Build {
 		CheckTuner:     checkTuner,
 		CheckAssessor:  checkAssessor,
 		CheckAlgorithm: checkAlgorithm,
+		TryAlgorithms:  tryAlgorithms,
 		CheckPlatform:  checkPlatform,
 		RunsHere:       func(platform string) bool { return registry[platform].Traits.RunsHere },
 	}
@@ -45,6 +47,11 @@ func checkAlgorithm(kind string, a experiment.Algorithm) error {
 	return bridge.Check(context.Background(), kind, bridge.Algorithm{
 		Name: a.Name, ClassName: a.ClassName, CodeDirectory: a.CodeDirectory, Command: a.Command, Arguments: a.Arguments,
 	}, os.Environ())
+}
+
+// tryAlgorithms tries what an experiment would run, in the same environment.
+func tryAlgorithms(e experiment.Experiment) []experiment.TryFault {
+	return activities.Try(context.Background(), e, os.Environ())
 }
 
 func checkAssessor(name string, arguments json.RawMessage) error {

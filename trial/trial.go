@@ -8,6 +8,7 @@ package trial
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // Parameters is the JSON object a tuner proposed, as raw bytes. It is never
@@ -62,7 +63,20 @@ func (s State) Terminal() bool {
 // The zero Reason means that there is nothing to say.
 type Reason struct {
 	Code string `json:"code"` // lower case with hyphens, such as "runner-died"
-	Text string `json:"text"` // one sentence without a full stop
+	// Text is one sentence without a full stop. Where more is known, such as the
+	// traceback of an algorithm, that follows on lines of its own.
+	Text string `json:"text"`
+}
+
+// Sentence is the text without what follows.
+func (r Reason) Sentence() string {
+	sentence, _, _ := strings.Cut(r.Text, "\n")
+	return sentence
+}
+
+// Details are what follows, line by line.
+func (r Reason) Details() []string {
+	return strings.Split(r.Text, "\n")[1:]
 }
 
 // Zero reports whether there is nothing to say.

@@ -16,6 +16,7 @@ const (
 	ExitBadInput    = 2   // bad input: nothing was started or changed
 	ExitStopped     = 3   // the experiment was stopped
 	ExitUnreachable = 4   // the engine cannot be reached
+	ExitStuck       = 5   // the tuner fails, and nothing goes on before it is mended
 	ExitDetached    = 130 // detached by Ctrl-C; the experiment goes on
 )
 

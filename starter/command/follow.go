@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perennial-ml/perennial/activities"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/starter/progress"
@@ -19,6 +20,7 @@ const (
 	stderrLines = 20              // shown of the first trial that failed
 	hostCheck   = 2 * time.Second // how often a follower looks for the host
 	queueCheck  = 5 * time.Second // and whether queues at a Temporal of others are polled
+	hope        = time.Minute     // for a tuner that fails
 )
 
 // follower shows one experiment until it is over, by reading the record; it
@@ -37,6 +39,7 @@ type follower struct {
 	idling  trial.Reason         // why nobody works on it, as last looked
 	looked  time.Time            // when that was
 	cramped bool                 // it was said that the disk is full
+	stuck   time.Time            // since when the tuner fails and nothing runs; zero where not so
 }
 
 // display chooses how to show progress.
@@ -73,10 +76,36 @@ func (f *follower) follow(ctx context.Context) error {
 		if err != nil || !e.Status.Active() {
 			return f.over(e, err)
 		}
+		if err := f.despair(e); err != nil {
+			return err
+		}
 		if err := f.wait(ctx, tick.C); err != nil {
 			return err
 		}
 	}
+}
+
+// despair says what the tuner fails with, and ends the following where it has failed
+// so for a while and nothing runs: only a person can help.
+func (f *follower) despair(e record.Experiment) error {
+	if e.Reason.Code != activities.ReasonTunerFailed {
+		f.stuck = time.Time{}
+		return nil
+	}
+	now := f.Now()
+	if f.stuck.IsZero() {
+		f.display.Say(e.Reason.Code, e.Reason.Text)
+		f.stuck = now
+	}
+	if e.Counts[trial.Running]+e.Counts[trial.Waiting] > 0 {
+		f.stuck = now
+	}
+	if now.Sub(f.stuck) < hope {
+		return nil
+	}
+	f.display.Detach(f.id)
+	hint := fmt.Sprintf("mend it, then starter resume %s; starter stop %s gives it up", f.id, f.id)
+	return &fault{ExitStuck, hint, fmt.Errorf("nothing goes on: %s", e.Reason.Sentence())}
 }
 
 // forget leaves out the trials that were over before the following began.

@@ -21,7 +21,8 @@ there, starts the experiment and follows it. Ctrl-C detaches; the experiment goe
 on, and goes on after a crash of anything as well.
 
 Exit codes: 0 done; 1 done, but no trial succeeded; 2 bad input, nothing was
-started; 3 stopped; 4 the engine cannot be reached; 130 detached by Ctrl-C.`
+started; 3 stopped; 4 the engine cannot be reached; 5 the tuner fails, and nothing
+goes on before it is mended; 130 detached by Ctrl-C.`
 
 // following is how run and resume are asked to go on.
 type following struct {
@@ -56,6 +57,7 @@ func (h *following) flags(cmd *cobra.Command) {
 }
 
 func (w World) run(ctx context.Context, file string, how following) error {
+	w.Build.TryAlgorithms = nil // they are about to be started
 	config, err := w.load(file)
 	if err != nil {
 		return err

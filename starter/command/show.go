@@ -177,6 +177,9 @@ func unlessZero(n int) *int {
 
 func (w World) showRows(view shown, e record.Experiment) [][]string {
 	rows := [][]string{{"experiment", strings.TrimSpace(e.ID + " " + e.Name)}, {"status", standing(e) + explained(e.Reason)}}
+	for _, line := range e.Reason.Details() {
+		rows = append(rows, []string{"", line})
+	}
 	rows = append(rows, []string{"trials", tally(view.Trials)})
 	rows = append(rows, []string{"limits", fmt.Sprintf("%d at a time, %s trials, %s", e.Concurrency, limit(e.MaxTrials), durationLimit(e.MaxDuration))})
 	rows = append(rows, setUp(view)...)
@@ -212,7 +215,7 @@ func explained(reason trial.Reason) string {
 	if reason.Zero() {
 		return ""
 	}
-	return ": " + reason.Text
+	return ": " + reason.Sentence()
 }
 
 func durationLimit(d time.Duration) string {

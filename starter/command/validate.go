@@ -15,7 +15,9 @@ import (
 )
 
 const validateHelp = `validate reads an experiment and all it names, and reports everything that is
-wrong at once, each with its place. It starts nothing and writes nothing.
+wrong at once, each with its place. A tuner or assessor that runs in a process of
+its own is started, made with its arguments and the search space, asked for one
+proposal and ended again. Nothing else is started, and nothing is written.
 
 Exit codes: 0 it can run; 2 it cannot.`
 

@@ -131,5 +131,5 @@ func words(reason trial.Reason) string {
 	if reason.Text == "" {
 		return reason.Code
 	}
-	return reason.Text
+	return reason.Sentence()
 }

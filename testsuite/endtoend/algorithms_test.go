@@ -133,3 +133,46 @@ func TestTheExampleOfATunerAndAnAssessorOfOnesOwnRuns(t *testing.T) {
 	require.Less(t, h.Show(run.ID()).Best.Metric, 4.0)
 	h.RequireNothingLeft()
 }
+
+// unmended is a program that fails as one does whose library is missing, until there
+// is a file named mended.
+const unmended = `import os
+echo = open("tries", "a").write("x")
+def look():
+    if not os.path.exists("mended"):
+        raise ModuleNotFoundError("No module named 'optuna'")
+look()
+os.execv("/bin/sh", ["sh", "./tuner.sh", "pids"])
+`
+
+func TestATunerThatCannotStartIsFoundBeforeAndWaitedForOnlyAsLongAsThatMakesSense(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	h.Write("tuner.py", unmended)
+	h.Write("tuner.sh", countingCommand)
+	plan := short(2, 1)
+	plan.More = "tuner:\n  command: python3 tuner.py\n"
+	file := h.Experiment(plan)
+	checked := h.Run("validate", file)
+	require.Equal(t, 2, checked.Code)
+	require.Contains(t, checked.Stderr, "tuner.command: tuner python3 tuner.py: it exited with code 1: ModuleNotFoundError: No module named 'optuna'")
+	require.Contains(t, checked.Stderr, "line 5, in look")
+	require.NoError(t, os.Remove(filepath.Join(h.Work, "tries")))
+
+	run := h.Follow(file)
+	id := run.ID()
+	h.Await("the third failure", func() bool { return h.Show(id).Reason.Code == "tuner-failed" })
+	tries, err := os.ReadFile(filepath.Join(h.Work, "tries"))
+	require.NoError(t, err)
+	require.Len(t, tries, 3)
+	shown := h.Must("show", id)
+	require.Contains(t, shown, "line 5, in look\n")
+	log := filepath.Join(h.Dir, "experiments", id, "log", "dispatcher.log")
+	require.Contains(t, shown, "log: "+log)
+	require.FileExists(t, log)
+	h.Write("mended", "")
+	h.Must("resume", id, "--detach")
+	require.Equal(t, "DONE", run.Finished(Patience).Status)
+	require.Empty(t, h.Show(id).Reason.Code)
+	h.RequireNothingLeft()
+}

@@ -27,6 +27,10 @@ type View struct {
 	ID     string `json:"id"`
 	Status string `json:"status"`
 	Paused bool   `json:"paused"`
+	Reason struct {
+		Code string `json:"code"`
+		Text string `json:"text"`
+	} `json:"reason"`
 	Limits struct {
 		Concurrency int  `json:"concurrency"`
 		MaxTrials   *int `json:"maxTrials"`

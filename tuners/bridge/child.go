@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -129,11 +128,11 @@ func (c *child) death() error {
 	var exit *exec.ExitError
 	if errors.As(c.err, &exit) {
 		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-			return fmt.Errorf("it was killed by %s%s", signalName(status.Signal()), c.words())
+			return c.died("it was killed by " + signalName(status.Signal()))
 		}
-		return fmt.Errorf("it exited with code %d%s", exit.ExitCode(), c.words())
+		return c.died(fmt.Sprintf("it exited with code %d", exit.ExitCode()))
 	}
-	return fmt.Errorf("it exited%s", c.words())
+	return c.died("it exited")
 }
 
 func signalName(signal syscall.Signal) string {
@@ -141,39 +140,6 @@ func signalName(signal syscall.Signal) string {
 		return "SIGKILL, as the kernel does when memory runs out (dmesg tells)"
 	}
 	return signal.String()
-}
-
-// lastWords bounds how much of the log is looked at, and shown, for an error.
-const lastWords = 4096
-
-// words are the process's last line in its log, as the end of a sentence.
-func (c *child) words() string {
-	size, err := c.log.Seek(0, io.SeekEnd)
-	if err != nil {
-		return ""
-	}
-	from := max(c.before, size-lastWords)
-	if size < c.before { // the log was emptied since
-		from = max(0, size-lastWords)
-	}
-	text := make([]byte, size-from)
-	if _, err := c.log.ReadAt(text, from); err != nil {
-		return ""
-	}
-	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-	last := strings.TrimSpace(string(lines[len(lines)-1]))
-	if last == "" {
-		return ""
-	}
-	return ": " + cut(last)
-}
-
-func cut(text string) string {
-	const most = 300
-	if len(text) > most {
-		return strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return text
 }
 
 // sweep ends the processes that carry a variable: those of a host that was killed

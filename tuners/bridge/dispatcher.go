@@ -245,7 +245,7 @@ func (d *dispatcher) hear(f frame) error {
 	case codeKill:
 		return d.kill(f.Content)
 	case codeError:
-		return errors.New(lastLine(f.Content))
+		return d.child.broken(f.Content)
 	case "_nop_", "_bye_":
 	default:
 		return nonsense(f.Code + f.Content)
@@ -267,14 +267,9 @@ func (d *dispatcher) word(content string) error {
 		d.judges = ready.Judges
 		d.answer(nil)
 	case "error":
-		return errors.New(lastLine(rest))
+		return d.child.broken(rest)
 	}
 	return nil
-}
-
-func lastLine(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
-	return cut(lines[len(lines)-1])
 }
 
 func (d *dispatcher) proposal(content string) error {
