@@ -46,3 +46,13 @@ func TestATrialWithoutAResultSaysWhatItPrintedInstead(t *testing.T) {
 		})
 	}
 }
+
+func TestATrialWhoseJournalIsLostSaysSo(t *testing.T) {
+	f := newFixture(t)
+	f.ask(1)
+	key := f.begin(0)
+	lost := trial.Reason{Code: "journal-lost", Text: "so"}
+	require.NoError(t, f.Observe(ctx, key, record.Observation{Phase: string(platforms.Exited), Exit: &trial.Exit{}, Drained: true, Reason: lost}))
+	f.settlesAs(key, trial.Succeeded, lost.Code)
+	require.Equal(t, lost, f.row0().Reason)
+}

@@ -146,7 +146,11 @@ func (a *Activities) judge(ctx context.Context, attempt record.Attempt) (verdict
 	// A platform that cannot tell how a run exited has failed it, too.
 	exited := platforms.Phase(attempt.Phase) == platforms.Exited && attempt.Exit != nil
 	if attempt.Intent == nil && exited && !attempt.Exit.Outside {
-		return byItself(*attempt.Exit), nil
+		v := byItself(*attempt.Exit)
+		if v.state == trial.Succeeded && attempt.Reason.Code == "journal-lost" {
+			v.reason = attempt.Reason
+		}
+		return v, nil
 	}
 	decision, decided, err := a.Record.DecisionOn(ctx, attempt.Key)
 	if err == nil && !decided && !a.traits(attempt).KeepsIntent {
@@ -305,7 +309,7 @@ func (a *Activities) ended(ctx context.Context, row record.Trial, key trial.Key,
 	reported := metrics.Record{Value: metric.Value}
 	if value, ok := reported.Default(); ok && found {
 		ended.Value, ended.Metric = &value, reported.Object()
-	} else if v.state == trial.Succeeded {
+	} else if v.state == trial.Succeeded && v.reason.Zero() {
 		ended.Reason, err = a.withoutResult(ctx, key, metric)
 	}
 	return ended, err

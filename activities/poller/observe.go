@@ -77,11 +77,13 @@ func (p *Poller) learn(ctx context.Context, s *sighting) {
 // once nothing is. Until then the record says that it is over, and not drained.
 func (p *Poller) conclude(ctx context.Context, s sighting) {
 	empty, err := p.collect(ctx, s)
-	if platforms.CodeOf(err) == platforms.NotFound && err != nil {
-		empty, err = true, nil // its journal is gone for good
-	}
 	p.complain(ctx, s.watched, "collect the last metrics", err)
 	o := observation(s.report)
+	if platforms.CodeOf(err) == platforms.NotFound && err != nil {
+		// It is gone for good, so nobody waits for it.
+		o.Reason = trial.Reason{Code: "journal-lost", Text: "metrics that were not collected before are lost, since its journal cannot be read: " + err.Error()}
+		empty, err = true, nil
+	}
 	o.Drained = empty && err == nil && !s.report.Pending
 	if p.observe(ctx, s.watched, o) && o.Drained {
 		p.finish(s.watched)

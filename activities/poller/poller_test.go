@@ -448,7 +448,10 @@ func TestAJournalThatIsGoneDoesNotKeepATrialForEver(t *testing.T) {
 	b.set(key, exited(0))
 	b.fail(nil, platforms.Errorf(platforms.NotFound, "collect", "no such file"))
 	b.run()
-	require.True(t, b.watch(key).Drained)
+	attempt := b.watch(key)
+	require.True(t, attempt.Drained)
+	require.Equal(t, "journal-lost", attempt.Reason.Code)
+	require.Contains(t, attempt.Reason.Text, "no such file")
 }
 
 func TestASupersededAttemptIsCollectedAndNeverSettled(t *testing.T) {
