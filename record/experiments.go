@@ -246,8 +246,16 @@ func (t *transaction) finish(e *experimentRow, status Status, cursor int64) erro
 		}
 		return t.save(e)
 	}
-	e.Status, e.Ended, e.Ending, e.Reason = status, t.now, false, trial.Reason{}
+	e.Status, e.Ended, e.Ending, e.Reason = status, t.now, false, e.whyOver(status)
 	return t.save(e)
+}
+
+// whyOver explains an end that its limits do not.
+func (e *experimentRow) whyOver(status Status) trial.Reason {
+	if status != Done || e.Ending || !e.Exhausted || e.MaxTrials > 0 && e.Asked >= e.MaxTrials {
+		return trial.Reason{}
+	}
+	return trial.Reason{Code: "exhausted", Text: "the tuner has tried all that the search space holds"}
 }
 
 // reopen makes an experiment run again, and its interrupted trials wait.

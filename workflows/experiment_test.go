@@ -179,6 +179,7 @@ func TestASearchSpaceGivesAnExhaustedTunerMoreToDo(t *testing.T) {
 	row := b.drive()
 	require.Equal(t, record.Done, row.Status)
 	require.True(t, row.Exhausted)
+	require.Equal(t, trial.Reason{Code: "exhausted", Text: "the tuner has tried all that the search space holds"}, row.Reason)
 	require.Equal(t, same(trial.Succeeded, 2), b.states())
 
 	b.command(trial.SetSearchSpace, grid("3, 4, 5"))

@@ -120,9 +120,14 @@ func ensureMounted(ctx context.Context, point string, storage trial.SharedStorag
 	said, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w, and %q fails: %s; mount %s, and it goes on",
-			fault, strings.Join(command, " "), strings.TrimSpace(string(said)), storage.Source)
+			fault, strings.Join(command, " "), firstLine(said), storage.Source)
 	}
 	return mounted(point)
+}
+
+func firstLine(said []byte) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(string(said)), "\n")
+	return strings.TrimSuffix(line, ".")
 }
 
 // mountCommand is what mounts a storage with this process's rights: any by root, one

@@ -35,8 +35,8 @@ func TestRootMountsWhatIsToBeMountedAndSaysWhatMountSays(t *testing.T) {
 	require.ErrorContains(t, ensureMounted(t.Context(), point, storage), "mount server:/export, and it goes on")
 
 	storage.Mount = true
-	program(t, "mount", "echo \"mount.nfs: $4: no route to $3\" >&2; exit 32\n")
-	require.ErrorContains(t, ensureMounted(t.Context(), point, storage), "mount.nfs: "+point+": no route to server:/export")
+	program(t, "mount", "echo \"mount.nfs: $4: no route to $3.\" >&2; echo more >&2; exit 32\n")
+	require.ErrorContains(t, ensureMounted(t.Context(), point, storage), "mount.nfs: "+point+": no route to server:/export; mount server:/export, and it goes on")
 
 	// The kernels of test machines seldom have NFS: another file system stands for it.
 	program(t, "mount", `[ "$1 $2 $3" = "-t nfs server:/export" ] && exec /bin/mount -t tmpfs tmpfs "$4"`)
