@@ -34,7 +34,7 @@ func Describe(name string) []arguments.Argument {
 	return arguments.Describe(func(given json.RawMessage) error {
 		_, err := New(Spec{Name: name, Arguments: given})
 		return err
-	})
+	}, meaningsOf(name))
 }
 
 func nameError(name string) error {

@@ -7,11 +7,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/perennial-ml/perennial/assessors"
+	"github.com/perennial-ml/perennial/starter/progress"
 	"github.com/perennial-ml/perennial/tuners"
+	"github.com/perennial-ml/perennial/tuners/arguments"
 	"github.com/perennial-ml/perennial/tuners/bridge"
 )
 
-const tunerHelp = `tuner lists the tuners and assessors that are built in, with their arguments.
+const tunerHelp = `tuner lists the tuners and assessors that are built in, with their arguments, what
+these are by default, what they do and what they may be.
 
 With a name it is that algorithm, for programs in any language: it reads JSON lines
 from standard input and answers them on standard output, until its input ends. No
@@ -29,7 +32,7 @@ func (w World) tunerCommand() *cobra.Command {
 		Example: examples("starter tuner", "starter tuner TPE < questions.jsonl"), Args: atMost(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return w.print(*as, builtIn(), func() [][]string { return algorithmRows(builtIn()) })
+				return w.print(*as, builtIn(), func() [][]string { return w.algorithmRows(builtIn()) })
 			}
 			return w.serveAlgorithm(args[0])
 		},
@@ -49,42 +52,42 @@ type algorithmView struct {
 }
 
 type argumentView struct {
-	Name  string `json:"name"`
-	Takes string `json:"takes"`
+	Name    string `json:"name"`
+	Takes   string `json:"takes"`
+	Default string `json:"default"` // empty where the meaning tells
+	Meaning string `json:"meaning"`
+}
+
+func argumentViews(all []arguments.Argument) []argumentView {
+	views := make([]argumentView, 0, len(all))
+	for _, a := range all {
+		views = append(views, argumentView{a.Name, a.Takes, a.Default, a.Text})
+	}
+	return views
 }
 
 func builtIn() []algorithmView {
 	var list []algorithmView
 	for _, name := range tuners.Names() {
-		view := algorithmView{name, "tuner", []argumentView{}}
-		for _, argument := range tuners.Describe(name) {
-			view.Arguments = append(view.Arguments, argumentView(argument))
-		}
-		list = append(list, view)
+		list = append(list, algorithmView{name, "tuner", argumentViews(tuners.Describe(name))})
 	}
 	for _, name := range assessors.Names() {
-		view := algorithmView{name, "assessor", []argumentView{}}
-		for _, argument := range assessors.Describe(name) {
-			view.Arguments = append(view.Arguments, argumentView(argument))
-		}
-		list = append(list, view)
+		list = append(list, algorithmView{name, "assessor", argumentViews(assessors.Describe(name))})
 	}
 	return list
 }
 
-func algorithmRows(list []algorithmView) [][]string {
-	rows := [][]string{{"NAME", "KIND", "ARGUMENT", "TAKES"}}
+// algorithmRows is the table of algorithms, each with its arguments below it. On a
+// terminal meanings are broken into lines.
+func (w World) algorithmRows(list []algorithmView) [][]string {
+	rows := [][]string{{"NAME", "DEFAULT", "MEANING"}}
 	for _, algorithm := range list {
-		name, kind := algorithm.Name, algorithm.Kind
-		for _, argument := range algorithm.Arguments {
-			rows = append(rows, []string{name, kind, argument.Name, argument.Takes})
-			name, kind = "", ""
-		}
-		if len(algorithm.Arguments) == 0 {
-			rows = append(rows, []string{name, kind, "", ""})
+		rows = append(rows, []string{algorithm.Name, "", algorithm.Kind})
+		for _, a := range algorithm.Arguments {
+			rows = append(rows, []string{"  " + a.Name, dash(a.Default), a.Meaning + " (" + a.Takes + ")"})
 		}
 	}
-	return rows
+	return progress.Broken(rows, w.Width())
 }
 
 func algorithmNames() []string {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"charm.land/lipgloss/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/perennial-ml/perennial/assessors"
@@ -18,6 +19,7 @@ func TestEveryBuiltInAlgorithmIsListedWithItsArguments(t *testing.T) {
 		seen[algorithm.Kind+" "+algorithm.Name] = true
 		for _, argument := range algorithm.Arguments {
 			require.NotEmpty(t, argument.Takes, "%s %s", algorithm.Name, argument.Name)
+			require.NotEmpty(t, argument.Meaning, "%s %s", algorithm.Name, argument.Name)
 		}
 		if algorithm.Name != "Batch" {
 			require.NotEmpty(t, algorithm.Arguments, algorithm.Name)
@@ -28,6 +30,19 @@ func TestEveryBuiltInAlgorithmIsListedWithItsArguments(t *testing.T) {
 	}
 	for _, name := range assessors.Names() {
 		require.True(t, seen["assessor "+name], name)
+	}
+}
+
+func TestTheTableOfAlgorithmsFitsItsTerminalAndSaysWhatEachArgumentDoes(t *testing.T) {
+	s := newStage(t)
+	s.World.Env = []string{"NO_COLOR=1"}
+	for _, width := range []int{80, 110} {
+		s.World.Width = func() int { return width }
+		require.Equal(t, ExitDone, s.run("tuner"))
+		for line := range strings.Lines(s.out.String()) {
+			require.LessOrEqual(t, lipgloss.Width(strings.TrimSuffix(line, "\n")), width)
+		}
+		require.Regexp(t, `(?m)^  kappa +5 +for ucb`, s.out.String())
 	}
 }
 

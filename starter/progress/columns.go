@@ -3,6 +3,7 @@ package progress
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +30,44 @@ func Columns(rows [][]string) []string {
 		lines[i] = layOut(row, widths)
 	}
 	return lines
+}
+
+// Broken breaks the last cells of rows into lines, so that they fit a terminal of this
+// width; 0 is as wide as needed.
+func Broken(rows [][]string, width int) [][]string {
+	const least = 20
+	if width == 0 {
+		return rows
+	}
+	taken := before(rows)
+	var broken [][]string
+	for _, row := range rows {
+		last := len(row) - 1
+		lines := strings.Split(lipgloss.Wrap(row[last], max(width-taken, least), ""), "\n")
+		for _, line := range lines {
+			broken = append(broken, append(slices.Clone(row[:last]), line))
+			row = make([]string, len(row))
+		}
+	}
+	return broken
+}
+
+// before is the room that all columns but the last take.
+func before(rows [][]string) int {
+	var widths []int
+	for _, row := range rows {
+		for column, cell := range row[:len(row)-1] {
+			if column == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[column] = max(widths[column], lipgloss.Width(cell)+2)
+		}
+	}
+	sum := 0
+	for _, width := range widths {
+		sum += width
+	}
+	return sum
 }
 
 func layOut(row []string, widths []int) string {

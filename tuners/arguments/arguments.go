@@ -58,18 +58,26 @@ func (f *fault) Error() string { return f.text }
 type Argument struct {
 	Name  string
 	Takes string // what it may be, such as "an integer from 1 to 99999"
+	Meaning
 }
 
-// Describe returns the arguments that an algorithm takes, sorted by name. build
-// must be what hands Read its argument: it is asked by arguments that none takes.
-func Describe(build func(given json.RawMessage) error) []Argument {
+// Meaning is what an argument does.
+type Meaning struct {
+	Default string // as JSON, words without quotes; empty where none is a value
+	Text    string
+}
+
+// Describe returns the arguments that an algorithm takes, sorted by name, with their
+// meanings. build must be what hands Read its argument: it is asked by arguments that
+// none takes.
+func Describe(build func(given json.RawMessage) error, meanings map[string]Meaning) []Argument {
 	var unknown *fault
 	if !errors.As(build(json.RawMessage(`{"": {}}`)), &unknown) {
 		return nil
 	}
 	var all []Argument
 	for _, name := range unknown.takes {
-		all = append(all, Argument{name, takes(build, name)})
+		all = append(all, Argument{name, takes(build, name), meanings[name]})
 	}
 	return all
 }
