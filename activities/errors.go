@@ -44,17 +44,9 @@ func temporalError(err error) error {
 		return nil
 	}
 	return temporal.NewApplicationErrorWithOptions(err.Error(), ErrorPlatform, temporal.ApplicationErrorOptions{
-		NextRetryDelay: retryAfter(err),
+		NextRetryDelay: platforms.AfterOf(err),
 		Category:       temporal.ApplicationErrorCategoryBenign,
 	})
-}
-
-func retryAfter(err error) time.Duration {
-	var platform *platforms.Error
-	if errors.As(err, &platform) {
-		return platform.After
-	}
-	return 0
 }
 
 // stopped is what a long activity returns when its worker stops.

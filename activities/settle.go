@@ -124,6 +124,7 @@ func (a *Activities) DeclareLost(ctx context.Context, key trial.Key) error {
 	if err != nil {
 		return err
 	}
+	platform.Room.Wake(key)
 	return a.seeOff(ctx, platform, key)
 }
 

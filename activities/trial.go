@@ -125,7 +125,7 @@ func (a *Activities) RunAttempt(ctx context.Context, key trial.Key) error {
 	}
 	where := func() any { return whereabouts(platform.Handle(key)) }
 	return aliveTelling(ctx, where, func(ctx context.Context) error {
-		over, err := a.submit(ctx, key)
+		over, err := a.submit(ctx, platform, key)
 		if err == nil && over {
 			err = a.seeOff(ctx, platform, key)
 		}
@@ -171,15 +171,29 @@ func (a *Activities) seeOff(ctx context.Context, platform *poller.Section, key t
 
 // submit has an attempt's run under way, with its handle on record, unless the
 // attempt is over: given up meanwhile, or refused by the platform, by which its
-// trial has FAILED. While there is no room it asks again by itself: a try of
-// Temporal's each time would be a burden to it.
-func (a *Activities) submit(ctx context.Context, key trial.Key) (over bool, err error) {
-	for denied := false; ; denied = true {
+// trial has FAILED. While there is no room it waits with the others of its section: a
+// try of Temporal's each time would be a burden to it.
+func (a *Activities) submit(ctx context.Context, section *poller.Section, key trial.Key) (over bool, err error) {
+	ticket := section.Room.Ticket(key)
+	defer ticket.Close()
+	explain := func(denial error) error { return a.explainWait(ctx, key, denial) }
+	for denied := false; ; {
 		attempt, err := a.Record.Attempt(ctx, key)
 		if err != nil || attempt.Outcome != "" || attempt.Handle != nil {
 			return attempt.Outcome != "", err
 		}
+		if !unanswered(attempt) { // else it may run already, and only Submit can tell
+			turn, err := ticket.Await(ctx, explain)
+			if err != nil {
+				return false, err
+			}
+			if !turn {
+				continue
+			}
+		}
 		err = a.submitUnlessUnwanted(ctx, key, denied)
+		ticket.Done(err)
+		denied = true
 		switch code := platforms.CodeOf(err); {
 		case err == nil:
 			return a.endGivenUp(ctx, key)
@@ -188,10 +202,23 @@ func (a *Activities) submit(ctx context.Context, key trial.Key) (over bool, err 
 		case code != platforms.Exhausted:
 			return false, temporalError(err)
 		}
+		if platforms.NoRoom(err) {
+			continue // to its place in the order
+		}
 		if err := rest(ctx, err); err != nil {
 			return false, err
 		}
 	}
+}
+
+// explainWait puts on record why an attempt waits that is not tried now. That a Submit
+// was never answered must not be forgotten for it.
+func (a *Activities) explainWait(ctx context.Context, key trial.Key, denial error) error {
+	attempt, err := a.Record.Attempt(ctx, key)
+	if err != nil || unanswered(attempt) {
+		return err
+	}
+	return a.Record.SubmitFailed(ctx, key, trial.Reason{Code: submitReason + string(platforms.CodeOf(denial)), Text: denial.Error()})
 }
 
 // endGivenUp ends a run that was started although its attempt was given up while
@@ -299,12 +326,12 @@ const (
 	roomInterval = time.Second
 )
 
-// rest waits as long as the platform that has no room asks for.
+// rest waits as long as the platform asks for that has no room for one job.
 func rest(ctx context.Context, err error) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(cmp.Or(retryAfter(err), roomInterval)):
+	case <-time.After(cmp.Or(platforms.AfterOf(err), roomInterval)):
 		return nil
 	}
 }
@@ -452,7 +479,11 @@ func (a *Activities) CancelTrial(ctx context.Context, key trial.Key) error {
 	if attempt, err = a.Record.Attempt(ctx, key); err != nil || attempt.Handle != nil {
 		return err
 	}
-	return a.keep(ctx, handle)
+	if err := a.keep(ctx, handle); err != nil {
+		return err
+	}
+	platform.Room.Wake(key)
+	return nil
 }
 
 func cancelInTime(ctx context.Context, platform platforms.Platform, handle platforms.Handle, intent trial.Intent) error {

@@ -2,7 +2,9 @@ package activities_test
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +19,32 @@ import (
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
 )
+
+func TestTrialsThatWaitForRoomCostWhatOneDoes(t *testing.T) {
+	f := newFixture(t)
+	const waiting = 30
+	f.ask(waiting)
+	f.platform.refuse(&platforms.Error{Code: platforms.Exhausted, Verb: "submit", After: 20 * time.Millisecond, Err: errors.New("all GPUs are taken")})
+	var trials sync.WaitGroup
+	for n := range waiting {
+		key := f.begin(n)
+		trials.Go(func() { _, _ = call[any](f, f.RunAttempt, key) })
+	}
+	for n := range waiting {
+		require.Eventually(t, func() bool {
+			row, err := f.Trial(ctx, id, n)
+			return err == nil && row.Reason.Code == "submit-exhausted" && strings.Contains(row.Reason.Text, "all GPUs are taken")
+		}, patience, time.Millisecond, "trial %d says why it waits", n)
+	}
+	tries, read := f.platform.submitted(), f.Reads()
+	require.Eventually(t, func() bool { return f.platform.submitted() >= tries+20 }, patience, time.Millisecond)
+	require.Less(t, f.Reads().Queries-read.Queries, int64(21*12), "what one try reads")
+	f.platform.refuse(nil)
+	for n := range waiting {
+		f.platform.report(trial.Key{Experiment: id, Sequence: n, Attempt: 1}, platforms.Report{Phase: platforms.Exited, Exit: &trial.Exit{}})
+	}
+	trials.Wait()
+}
 
 func TestAnAttemptWithoutRoomWaitsWithTheReasonAndIsSubmittedOnce(t *testing.T) {
 	f := newFixture(t)

@@ -24,7 +24,10 @@ type Error struct {
 	Code  Code
 	Verb  string        // "submit", "poll" and so on
 	After time.Duration // the soonest useful retry, 0 if unknown
-	Err   error
+	// Own says of Exhausted that there is no room for this job alone, because of
+	// where it has to be: others may find some.
+	Own bool
+	Err error
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s: %v", e.Verb, e.Err) }
@@ -40,6 +43,22 @@ func CodeOf(err error) Code {
 		return platform.Code
 	}
 	return Transient
+}
+
+// NoRoom tells whether an error says that the platform has no room at present,
+// whoever asks.
+func NoRoom(err error) bool {
+	var platform *Error
+	return errors.As(err, &platform) && platform.Code == Exhausted && !platform.Own
+}
+
+// AfterOf returns the soonest useful retry after an error, 0 if unknown.
+func AfterOf(err error) time.Duration {
+	var platform *Error
+	if errors.As(err, &platform) {
+		return platform.After
+	}
+	return 0
 }
 
 // Errorf returns an *Error whose cause is formatted as by fmt.Errorf.

@@ -309,6 +309,7 @@ func (p *Poller) found(ctx context.Context, w *watched, handle platforms.Handle)
 		err = p.store.SetHandle(ctx, w.key, text)
 	}
 	p.complain(ctx, w, "keep a handle that was found", err)
+	p.discovered(w.key)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.give(w, &handle)

@@ -55,6 +55,9 @@ type Poller struct {
 	notice  time.Time        // no poll before; of Run alone
 	working sync.WaitGroup
 	slots   chan struct{}
+	vacated func() // called when a run is over
+	// discovered is called when a run was found whose Submit was never answered.
+	discovered func(trial.Key)
 }
 
 // watched is an attempt that is not over yet, as far as anybody knows. handle and
@@ -85,6 +88,9 @@ func New(platform platforms.Platform, traits platforms.Traits, store *record.Sto
 		slots:    make(chan struct{}, collectors),
 		hints:    make(chan trial.Key, hintsKept),
 		ends:     endsOf(platform),
+		vacated:  func() {},
+
+		discovered: func(trial.Key) {},
 	}
 }
 
@@ -373,5 +379,6 @@ func (p *Poller) finish(w *watched) {
 	delete(p.watched, w.key)
 	p.mu.Unlock()
 	p.log.forget(w.key.String())
+	p.vacated()
 	close(w.over)
 }

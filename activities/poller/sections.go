@@ -21,6 +21,7 @@ type Section struct {
 	platforms.Platform
 	*Poller
 	Traits platforms.Traits
+	Room   *Room
 }
 
 // List returns the sections of an experiment, in the order of its configuration. It
@@ -142,14 +143,15 @@ func (s *Sections) list(ctx context.Context, experiment string) ([]platforms.Sec
 func (s *Sections) begin(found platforms.Section) *opened {
 	kind := s.options.Registry[found.Platform]
 	platform := kind.Open(found)
-	poller := New(platform, kind.Traits, s.options.Record, s.options.Logger)
+	poller, room := New(platform, kind.Traits, s.options.Record, s.options.Logger), NewRoom()
+	poller.vacated, poller.discovered = room.Vacated, room.Wake
 	ctx, cancel := context.WithCancel(s.ctx)
 	done := make(chan struct{})
 	s.running.Go(func() {
 		defer close(done)
 		poller.Run(ctx)
 	})
-	return &opened{&Section{platform, poller, kind.Traits}, func() { cancel(); <-done }}
+	return &opened{&Section{platform, poller, kind.Traits, room}, func() { cancel(); <-done }}
 }
 
 // Stranger opens a section of an experiment that is not on record: nobody knows its
