@@ -53,11 +53,11 @@ var algorithm = &section{keys: []key{
 var sharedStorage = &section{keys: []key{
 	{name: "storageType", kind: oneOf("NFS", "AzureBlob"), required: true, doc: "what kind of storage"},
 	{name: "localMountPoint", kind: path, required: true, doc: "where it is mounted on this machine"},
-	{name: "remoteMountPoint", kind: text, required: true, doc: "where trials find it"},
+	{name: "remoteMountPoint", kind: text, required: true, doc: "where remote machines have it, from the home directory on where it is relative"},
 	{name: "localMounted", kind: oneOf("usermount", "nnimount", "nomount"), required: true, doc: "who mounts it on this machine"},
 	{name: "nfsServer", kind: text, doc: "NFS: the server's address"},
 	{name: "exportedDirectory", kind: text, doc: "NFS: the exported directory"},
 	{name: "storageAccountName", kind: text, doc: "AzureBlob: the account"},
-	{name: "storageAccountKey", kind: text, doc: "AzureBlob: the account's key"},
+	{name: "storageAccountKey", kind: text, doc: "AzureBlob: accepted and not used, since starter mounts no blobs"},
 	{name: "containerName", kind: text, doc: "AzureBlob: the container"},
 }}

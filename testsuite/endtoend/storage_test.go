@@ -57,3 +57,23 @@ func TestATrialSaysThatItsSharedStorageIsNotMountedAndGoesOnOnceItIs(t *testing.
 	require.DirExists(t, filepath.Join(share, "nni", run.ID()))
 	h.RequireNothingLeft()
 }
+
+func TestAHostThatIsKilledWithTheCodeOnTheSharedStorageLeavesNothingThere(t *testing.T) {
+	t.Parallel()
+	share := machine.SmallDisk(t, "16m")
+	h := NewHome(t)
+	h.With("PERENNIAL_CRASH_POINT=submit.lock-held-before-exec").Serve()
+	first := h.Processes(Host)
+	plan := short(3, 2)
+	plan.Code, plan.More = "code", shared(share)
+	run := h.Follow(h.Experiment(plan))
+	h.Await("the crash of the first host", func() bool { return !anyAlive(h, first) })
+	require.Equal(t, "DONE", run.Finished(Patience).Status)
+	h.RequireExactlyOnce(run.ID(), 3, nil)
+	for _, trial := range h.Trials(run.ID()) {
+		attempt := filepath.Join(share, "nni", run.ID(), "trials", trial.ID, "attempt-1")
+		require.Equal(t, []string{"code", "nnioutput"}, listing(t, attempt))
+		require.Equal(t, []string{"trial.sh"}, listing(t, filepath.Join(attempt, "code")))
+	}
+	h.RequireNothingLeft()
+}
