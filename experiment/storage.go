@@ -47,16 +47,15 @@ func (r *reader) storageOn(p *Platform, v *values, storage trial.SharedStorage) 
 // others do not need the storage here.
 func (r *reader) checkMounted(v *values, storage trial.SharedStorage) {
 	how, point := get[string](v, "localMounted"), get[string](v, "localMountPoint")
-	byHand := "mount it yourself, and write usermount"
 	switch {
 	case how == "nomount":
-		r.fault(v.at("localMounted"), "trials of platform local need it mounted on this machine", byHand)
+		r.fault(v.at("localMounted"), "trials of platform local need it mounted on this machine", "mount it yourself and write usermount")
 	case how == "nnimount" && storage.Type != trial.NFS:
 		r.fault(v.at("localMounted"), "storage of type "+storage.Type+" is not mounted by starter, which installs nothing and never calls sudo",
-			fmt.Sprintf("%s: blobfuse2 mount %s --config-file=FILE", byHand, point))
+			fmt.Sprintf("mount it yourself (blobfuse2 mount %s --config-file=FILE) and write usermount", point))
 	case how == "nnimount" && storage.Type == trial.NFS && os.Geteuid() != 0 && !inFstab(point):
 		r.fault(v.at("localMounted"), "only root may mount "+storage.Source+", and starter never calls sudo",
-			fmt.Sprintf("%s: sudo mount -t nfs %s %s; or give it a line with the option user in /etc/fstab", byHand, storage.Source, point))
+			fmt.Sprintf("mount it yourself (sudo mount -t nfs %s %s) and write usermount, or give it a line with the option user in /etc/fstab", storage.Source, point))
 	case how == "usermount" && point != "":
 		if info, err := os.Stat(point); err != nil || !info.IsDir() {
 			r.fault(v.at("localMountPoint"), "there is no such directory", "mount "+storage.Source+" there first, or write localMounted: nnimount")
