@@ -68,6 +68,12 @@ func (p placements) find(key trial.Key) (*placement, error) {
 	return &placed, err
 }
 
+// move places an attempt elsewhere that its machine will never start.
+func (p placements) move(wanted placement) (*placement, error) {
+	wanted.Format = placementFormat
+	return &wanted, p.Replace(wanted.Key, wanted)
+}
+
 // add places an attempt and returns where it is, which another may have decided
 // before.
 func (p placements) add(wanted placement) (*placement, error) {

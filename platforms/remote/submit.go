@@ -14,6 +14,7 @@ import (
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/runner/agent"
 	"github.com/perennial-ml/perennial/runner/runs"
+	"github.com/perennial-ml/perennial/trial"
 )
 
 const (
@@ -39,7 +40,7 @@ func (p *platform) Submit(ctx context.Context, job platforms.Job) (platforms.Han
 	}
 	placed, err := p.placements.find(job.Key)
 	if err == nil && placed == nil {
-		placed, err = p.place(ctx, job, s)
+		placed, err = p.place(ctx, job, s, p.placements.add)
 	}
 	if err != nil {
 		return platforms.Handle{}, runs.Fault("submit", err)
@@ -47,7 +48,11 @@ func (p *platform) Submit(ctx context.Context, job platforms.Job) (platforms.Han
 	if placed.Never != nil {
 		return placed.handle(), nil
 	}
-	if err = p.start(ctx, *placed, job, s); err != nil && p.lost(*placed) {
+	err = p.start(ctx, *placed, job, s)
+	if platforms.NoRoom(err) {
+		placed, err = p.moveOn(ctx, *placed, job, s, err)
+	}
+	if err != nil && p.lost(*placed) {
 		// Poll says that the run is lost, and the next attempt may go elsewhere. A
 		// machine that answers is none that was given up, however long nobody asked.
 		err = nil
@@ -175,12 +180,59 @@ func (p *platform) supersedeOn(h *host) {
 	}
 }
 
-// place chooses a machine for an attempt that has none, brings it the code and
-// writes the choice down.
-func (p *platform) place(ctx context.Context, job platforms.Job, s section) (*placement, error) {
+// moveOn takes an attempt elsewhere for which its machine has no room any more: what
+// was reserved for it there has lapsed while nobody submitted it. The machine is made
+// never to start it, first. Where no other has room, the attempt waits for this one.
+func (p *platform) moveOn(ctx context.Context, from placement, job platforms.Job, s section, denial error) (*placement, error) {
+	elsewhere := s
+	elsewhere.Machines = slices.DeleteFunc(slices.Clone(s.Machines), func(m machine) bool { return m.Address == from.Address })
+	moved, err := p.place(ctx, job, elsewhere, func(wanted placement) (*placement, error) {
+		if err := p.forbid(ctx, from); err != nil {
+			return nil, err
+		}
+		return p.placements.move(wanted)
+	})
+	if err != nil {
+		return &from, alone(denial)
+	}
+	return moved, p.start(ctx, *moved, job, s)
+}
+
+// alone says of a denial that it is about one job.
+func alone(denial error) error {
+	var known *platforms.Error
+	if !errors.As(denial, &known) {
+		return denial
+	}
+	own := *known
+	own.Own = true
+	return &own
+}
+
+// forbid has a machine never start an attempt; an error where it may have.
+func (p *platform) forbid(ctx context.Context, placed placement) error {
+	return p.on(ctx, placed, "submit", func(client *agent.Client) error {
+		ref := runs.Ref{Key: placed.Key}
+		if err := client.Cancel(ctx, ref, trial.Intent{Cause: trial.CauseSuperseded}); err != nil {
+			return err
+		}
+		findings, err := client.Poll(ctx, []agent.Question{{Ref: ref}})
+		if err != nil {
+			return err
+		}
+		if report := findings.Findings[0].Report; report.Exit == nil || report.Exit.Code != neverStarted || !report.Started.IsZero() {
+			return errors.New("it may have been started there")
+		}
+		return nil
+	})
+}
+
+// place chooses a machine for an attempt, brings it the code and has the choice written
+// down.
+func (p *platform) place(ctx context.Context, job platforms.Job, s section, write func(placement) (*placement, error)) (*placement, error) {
 	candidates, faults := p.candidates(ctx, job, s)
 	for _, h := range candidates {
-		placed, err := p.placeOn(ctx, h, job, s)
+		placed, err := p.placeOn(ctx, h, job, s, write)
 		if err == nil {
 			return placed, nil
 		}
@@ -189,7 +241,7 @@ func (p *platform) place(ctx context.Context, job platforms.Job, s section) (*pl
 	return nil, worst("submit", faults)
 }
 
-func (p *platform) placeOn(ctx context.Context, h *host, job platforms.Job, s section) (*placement, error) {
+func (p *platform) placeOn(ctx context.Context, h *host, job platforms.Job, s section, write func(placement) (*placement, error)) (*placement, error) {
 	up, err := h.up(ctx)
 	if err == nil && job.Workspace.Hash != "" {
 		err = h.bringCode(ctx, job.Key.Experiment, job.Workspace.Hash)
@@ -203,7 +255,7 @@ func (p *platform) placeOn(ctx context.Context, h *host, job platforms.Job, s se
 		}
 	}
 	h.saw(job.Key, false) // the next placement counts it
-	placed, err := p.placements.add(placement{Key: job.Key, Address: h.address, Site: up.welcome.Site, Boot: up.welcome.Boot})
+	placed, err := write(placement{Key: job.Key, Address: h.address, Site: up.welcome.Site, Boot: up.welcome.Boot})
 	if err != nil || placed.Address != h.address {
 		h.saw(job.Key, true)
 	}

@@ -55,6 +55,16 @@ func (r Register[E]) Add(key trial.Key, wanted E) (E, error) {
 	return r.Find(key)
 }
 
+// Replace enters an attempt anew, durably, in the place of its entry. Only whoever knows
+// that nobody acts by the old one may do so.
+func (r Register[E]) Replace(key trial.Key, wanted E) error {
+	content, err := json.Marshal(wanted)
+	if err != nil {
+		return err
+	}
+	return ReplaceFile(r.path(key), append(content, '\n'), 0o600)
+}
+
 // List returns all entries of an experiment.
 func (r Register[E]) List(experiment string) ([]E, error) {
 	files, err := os.ReadDir(r.Folder(experiment))

@@ -1,16 +1,23 @@
 package remote
 
 import (
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/platforms/remote"
 	"github.com/perennial-ml/perennial/testsuite/endtoend"
 	"github.com/perennial-ml/perennial/testsuite/gputest"
+	"github.com/perennial-ml/perennial/testsuite/platformtest"
 	"github.com/perennial-ml/perennial/testsuite/sshlab"
+	"github.com/perennial-ml/perennial/trial"
 )
 
 // exclusive is a trial that notices when another one has its GPU: the kernel gives
@@ -107,4 +114,49 @@ func TestMoreGPUsThanAnyHostHasAreRefusedAtTheStart(t *testing.T) {
 	require.Contains(t, refused.Stderr, "3 GPUs")
 	require.Contains(t, refused.Stderr, "GPU 1 (NVIDIA Test)", "with the inventory")
 	require.Contains(t, refused.Stderr, w.lab.Hosts[0].Address)
+}
+
+// TestATrialWhoseReservationLapsedMovesToAMachineWithRoom: it was placed, and nobody
+// submitted it until somebody else had the GPU that was kept for it.
+func TestATrialWhoseReservationLapsedMovesToAMachineWithRoom(t *testing.T) {
+	t.Parallel()
+	lab := sshlab.New(t, withGPUs(t, 1), withGPUs(t, 1))
+	taken, s := subject(t, lab, lab.Hosts[0]), subject(t, lab, lab.Hosts...)
+	one := 1
+	job := func(of platformtest.Subject, experiment string, forever bool) platforms.Job {
+		made := of.Job(t, trial.Key{Experiment: experiment, Attempt: 1}, platformtest.Behaviour{Forever: forever})
+		made.GPUs = &one
+		return made
+	}
+	other := taken.Kind(t).Open(platformtest.Section(remote.Name, "someone1", taken.Options))
+	defer other.Close()
+	holder, err := other.Submit(t.Context(), job(taken, "someone1", true))
+	require.NoError(t, err)
+	defer other.Cancel(t.Context(), holder, trial.Intent{Cause: trial.CauseUser})
+
+	const id = "abcdefgh"
+	wanted := job(s, id, false)
+	var stands standing
+	_, content, _ := strings.Cut(s.Environment[0], "=")
+	require.NoError(t, json.Unmarshal([]byte(content), &stands))
+	folder := filepath.Join(stands.State, "platforms", "remote", id)
+	require.NoError(t, os.MkdirAll(folder, 0o700))
+	placed := fmt.Sprintf(`{"format":1,"key":{"experiment":%q,"sequence":0,"attempt":1},"host":%q}`, id, lab.Hosts[0].Name)
+	require.NoError(t, os.WriteFile(filepath.Join(folder, wanted.Key.String()+".placement"), []byte(placed), 0o600))
+
+	section := s.Kind(t).Open(platformtest.Section(remote.Name, id, s.Options))
+	defer section.Close()
+	var handle platforms.Handle
+	require.Eventually(t, func() bool {
+		handle, err = section.Submit(t.Context(), wanted)
+		return err == nil
+	}, endtoend.Patience, 100*time.Millisecond, "%v", err)
+	require.Equal(t, lab.Hosts[1].Name, handle.Host)
+	require.Eventually(t, func() bool {
+		reports, err := section.Poll(t.Context(), platforms.Ask(handle))
+		return err == nil && reports[0].Phase == platforms.Exited && reports[0].Exit.Code == 0
+	}, endtoend.Patience, 50*time.Millisecond)
+	again, err := section.Submit(t.Context(), wanted)
+	require.NoError(t, err)
+	require.Equal(t, handle, again)
 }
