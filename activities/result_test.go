@@ -23,7 +23,7 @@ func TestATrialWithoutAResultSaysWhatItPrintedInstead(t *testing.T) {
 		`perennial: final {"a": 1}`: `its final result has no default number: {"a": 1}`,
 		"perennial: final [" + strings.Repeat("1, ", 999) + "1]": "its final result has no default number: [" + strings.Repeat("1, ", 33),
 		"perennial: intermediate x":                              "it reported no final result, and something that is no metric: perennial: intermediate x",
-		"perennial: final " + long:                               "it printed a final that is no number: " + strings.Repeat("1", 183) + "… (at least 1100017 bytes, and 999999 is the most that a metric may have)",
+		"perennial: final " + long:                               "it printed a final that is no number: " + strings.Repeat("1", 83) + "… (at least 1100017 bytes, and 999999 is the most that a metric may have)",
 		"perennial: final 1":                                     "",
 		"perennial: final b\nperennial: final 2":                 "",
 	} {

@@ -93,7 +93,7 @@ func quoted(text []byte) int {
 }
 
 // unreadableBytes is what is kept of a piece of text that is too long to be told.
-const unreadableBytes = 200
+const unreadableBytes = 100
 
 // unreadable is the record of a piece of text that was marked as a metric and
 // is none.

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -64,7 +65,7 @@ type collector struct {
 	done    chan struct{} // closed when everything is in the journal
 	final   atomic.Bool   // a FINAL was read
 	missed  time.Time     // when the journal was first seen to be removed
-	removed atomic.Bool   // the trial removed the journal, which is there again
+	removed atomic.Bool   // the trial removed the journal: all else is to be brought back
 }
 
 func newCollector(run rundir.Run, spec rundir.Spec, log *log) (*collector, error) {
@@ -270,6 +271,11 @@ func (c *collector) restoreSoon() error {
 		c.missed = time.Now()
 	}
 	if time.Since(c.missed) < restoreDelay {
+		return nil
+	}
+	// Whoever finds a directory without it takes the run for one that only starts.
+	if _, err := os.Stat(c.run.Path(rundir.ProcessFile)); err != nil {
+		c.removed.Store(true)
 		return nil
 	}
 	return c.restore()

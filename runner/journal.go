@@ -113,14 +113,14 @@ func (p *printer) step() error {
 		if err != nil || len(records) == 0 {
 			return err
 		}
-		if err := p.print(records); err != nil {
-			return err
-		}
-		p.cursor, p.count = after, records[len(records)-1].Number
 		p.teller.Add(records)
 		if p.message != "" {
 			_ = p.teller.Write(p.message, nil) // the last one tells what is wrong
 		}
+		if err := p.print(records); err != nil {
+			return err
+		}
+		p.cursor, p.count = after, records[len(records)-1].Number
 	}
 }
 

@@ -32,16 +32,20 @@ func (a *attempt) keepFiles() {
 	}
 }
 
-// restore makes the directory what it was, after the trial removed it and the
-// journal was brought back.
+// restore makes the directory what it was, but for the journal, after the trial
+// removed it.
 func (a *attempt) restore(collector *collector) {
 	if !collector.removed.Swap(false) {
 		return
 	}
-	a.log.open(a.run)
 	a.process.Removed = time.Now()
-	if err := errors.Join(a.prepareDirectories(), a.writeFiles(), a.run.WriteProcess(a.process), a.run.Reserve()); err != nil {
-		a.log.say("cannot bring back all of the directory, which was removed: %v", err)
+	err := a.run.MakeDirectory()
+	if err == nil {
+		err = errors.Join(a.run.WriteProcess(a.process), a.prepareDirectories(), a.writeFiles(), a.run.Reserve())
+	}
+	a.log.open(a.run)
+	if err != nil {
+		a.log.sayOnce("cannot bring back all of the directory, which was removed: %v", err)
 		return
 	}
 	a.log.say("the directory was removed: metrics, output and parameters are there again")

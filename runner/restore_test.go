@@ -42,7 +42,8 @@ cat "$PERENNIAL_PARAMETERS"; echo three; echo 'perennial: final 3'; exit 4`).cla
 				seen, err := a.Reconcile(a.spec.Key)
 				require.NoError(t, err)
 				require.True(t, seen.Held)
-				return seen.Process != nil && !seen.Process.Removed.IsZero()
+				_, err = os.Stat(a.Path(trial.ParametersFile))
+				return seen.Process != nil && !seen.Process.Removed.IsZero() && err == nil
 			}, patience, time.Millisecond)
 			a.tell("go2")
 			require.Equal(t, trial.Exit{Code: 4}, a.end().Exit)

@@ -41,6 +41,9 @@ func (m *Machine) observe(run rundir.Run, key trial.Key) (rundir.Observation, er
 	seen, err := run.Reconcile(key)
 	if err == nil && seen.Process == nil && !seen.Over() {
 		err = m.index.away(key)
+		if err != nil && seen.Held {
+			err = fmt.Errorf("its directory %s is not there at present, and its runner lives", run.Directory)
+		}
 	}
 	return seen, err
 }

@@ -62,9 +62,13 @@ func NewTeller(key trial.Key) *Teller {
 	return &Teller{message: Message{Format: messageFormat, Run: key.String()}}
 }
 
-// Add takes records of the journal, in their order.
+// Add takes records of the journal, in their order, each once however often it
+// comes.
 func (t *Teller) Add(records []metrics.Record) {
 	for _, record := range records {
+		if record.Number <= t.message.Records {
+			continue
+		}
 		t.message.Records = record.Number
 		if record.Kind == metrics.Final && t.final == nil {
 			t.final = &record
