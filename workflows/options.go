@@ -29,6 +29,11 @@ const (
 	longTimeout = 10 * 365 * 24 * time.Hour
 )
 
+// takeInPauses are how long a trial that the record does not know waits for its
+// experiment, which looks at all platforms meanwhile. One that ended at once would be
+// gone when the experiment, which takes it for running, has it known.
+var takeInPauses = []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 15 * time.Second}
+
 // patient retries for ever: neither the record nor a platform that is away is a
 // reason to give up a trial.
 func patient() *temporal.RetryPolicy {

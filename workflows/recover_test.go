@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -74,4 +75,13 @@ func TestATrialThatTheRecordDoesNotKnowEnds(t *testing.T) {
 	env.ExecuteWorkflow(workflows.TrialType, workflows.TrialInput{Experiment: id, Sequence: 9, Platform: fake.Name})
 	require.True(t, env.IsWorkflowCompleted())
 	require.NoError(t, env.GetWorkflowError())
+}
+
+func TestATrialThatIsTakenInMeanwhileGoesOn(t *testing.T) {
+	b := newBench(t, settings{concurrency: 1, trials: 1, behaviour: quick})
+	env := b.environment(workflows.TrialWorkflowID(id, 0))
+	env.RegisterDelayedCallback(func() { b.ask(1) }, 2*time.Second)
+	env.ExecuteWorkflow(workflows.TrialType, workflows.TrialInput{Experiment: id, Platform: fake.Name})
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, same(trial.Succeeded, 1), b.states())
 }

@@ -39,9 +39,10 @@ func Trial(ctx workflow.Context, input TrialInput) (activities.Settlement, error
 		settlement, err := t.attempt()
 		switch {
 		case forgotten(err) && t.current == 0:
-			// Nobody but its experiment can say whether there shall be such a trial.
-			t.describe("the record came from a backup and does not know this trial; its experiment starts it again if it shall run")
-			return settlement, nil
+			if again, err := t.awaitTakeIn(); err != nil || !again {
+				return settlement, err
+			}
+			continue
 		case forgotten(err):
 			continue // from what the record, an older one, knows of it
 		case err != nil:
@@ -57,15 +58,30 @@ func Trial(ctx workflow.Context, input TrialInput) (activities.Settlement, error
 	}
 }
 
+// awaitTakeIn lets some time pass for a trial that the record does not know: it came
+// from a backup, and nobody but its experiment can say whether there shall be such a
+// trial. It is false once that had time to: a trial that is known later is started.
+func (t *trialRun) awaitTakeIn() (again bool, err error) {
+	if t.unknown >= len(takeInPauses) {
+		t.describe("the record came from a backup and does not know this trial; its experiment starts it again if it shall run")
+		return false, nil
+	}
+	t.describe("the record came from a backup and does not know this trial yet")
+	pause := takeInPauses[t.unknown]
+	t.unknown++
+	return true, workflow.Sleep(t.ctx, pause)
+}
+
 // trialRun is one run of the Trial workflow. Why the trial shall end is on
 // record; the run only needs to know that it shall.
 type trialRun struct {
 	TrialInput
-	ctx    workflow.Context
-	ending bool
-	words  int  // that the trial shall end, so far
-	lost   bool // a person declared the running attempt lost
-	under  bool // an attempt is under way
+	ctx     workflow.Context
+	ending  bool
+	words   int  // that the trial shall end, so far
+	lost    bool // a person declared the running attempt lost
+	unknown int  // how often the record did not know the trial
+	under   bool // an attempt is under way
 
 	current    int // the attempt that is driven, 0 before the first
 	parameters json.RawMessage
