@@ -79,8 +79,11 @@ func TestANumberWhoseRunTellsNothingIsAskedAnewWithAnAttemptOfItsOwn(t *testing.
 	why := trial.Reason{Code: "forgotten", Text: "so"}
 	require.NoError(t, f.TakeIn(background, exp, Found{Platform: "p", Ended: map[trial.Key]trial.Reason{lost: why},
 		Event: trial.Recovered{Ended: []string{"attempt 2"}}}))
-	_, err := f.Ask(background, exp, []Ask{asked(0, `{"x":0}`)})
+	_, err := f.Ask(background, exp, []Ask{asked(0, `{"x":0}`), asked(1, `{"x":1}`)})
 	require.NoError(t, err)
+	had, err := f.Begun(background, exp)
+	require.NoError(t, err)
+	require.Equal(t, []int{0}, had, "somebody may still wait for the ended run")
 	begun, err := f.BeginAttempt(background, exp, 0, "p")
 	require.NoError(t, err)
 	require.Equal(t, 3, begun.Key.Attempt, "the ended run is never taken for it")

@@ -49,14 +49,24 @@ func (s *Store) Unsettled(ctx context.Context, experiment string) ([]int, error)
 }
 
 func (q querier) unsettled(experiment string) ([]int, error) {
-	var open []int
+	return q.sequences("SELECT sequence FROM trials WHERE experiment = ? AND settled = 0 ORDER BY sequence", experiment)
+}
+
+func (q querier) sequences(query string, args ...any) ([]int, error) {
+	var all []int
 	err := q.each(func(row scanner) error {
 		var n int
 		err := row.Scan(&n)
-		open = append(open, n)
+		all = append(all, n)
 		return err
-	}, "SELECT sequence FROM trials WHERE experiment = ? AND settled = 0 ORDER BY sequence", experiment)
-	return open, classify(err)
+	}, query, args...)
+	return all, classify(err)
+}
+
+// Begun returns the sequence numbers of the trials that have not ended for good and
+// have or had an attempt, in order.
+func (s *Store) Begun(ctx context.Context, experiment string) ([]int, error) {
+	return s.query(ctx).sequences("SELECT sequence FROM trials WHERE experiment = ? AND settled = 0 AND attempts > 0 ORDER BY sequence", experiment)
 }
 
 // Live returns the trials that have not ended for good and have an open attempt.

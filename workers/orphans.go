@@ -3,7 +3,6 @@ package workers
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -118,12 +117,14 @@ func (w *Workers) driven(ctx context.Context) (experiments, trials []string, err
 		return nil, nil, err
 	}
 	for _, id := range active {
-		live, err := w.options.Record.Live(ctx, id)
+		// Those between two attempts too: a record that came from a backup may have
+		// given up the attempt that a trial's workflow still waits for.
+		begun, err := w.options.Record.Begun(ctx, id)
 		if err != nil {
 			return nil, nil, err
 		}
 		experiments = append(experiments, workflows.ExperimentWorkflowID(id))
-		for _, n := range slices.Sorted(maps.Keys(live)) {
+		for _, n := range begun {
 			trials = append(trials, workflows.TrialWorkflowID(id, n))
 		}
 	}
