@@ -10,16 +10,22 @@ import (
 
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/trial"
 )
 
 // Types of application errors, for people who read them in the Web UI. All are
-// worth another try but the last.
+// worth another try but the last two.
 const (
 	// ErrorWorkerStopped ends a long activity whose worker goes away: the next
 	// worker takes it up at once.
 	ErrorWorkerStopped = "worker-stopped"
 	// ErrorPlatform is a platform's failure.
 	ErrorPlatform = "platform"
+	// ErrorTrialFailed is no error of anybody's: it is how an attempt whose trial
+	// failed, or that was lost, looks like that in Temporal, which would show any
+	// other outcome in green. It is benign, so it is counted as no failure, and the
+	// workflow completes.
+	ErrorTrialFailed = "trial-failed"
 	// ErrorForgotten is about something that the record does not know: it came from a
 	// backup that is older than the workflow, which begins again from the record. No
 	// other try would change that.
@@ -36,6 +42,20 @@ func forgotten(err error) error {
 		NonRetryable: true,
 		Category:     temporal.ApplicationErrorCategoryBenign,
 	})
+}
+
+// trialFailed shows an attempt as failed. A reason goes into history in a line.
+func trialFailed(reason trial.Reason) error {
+	return temporal.NewApplicationErrorWithOptions(brief(reason).Text, ErrorTrialFailed, temporal.ApplicationErrorOptions{
+		NonRetryable: true,
+		Category:     temporal.ApplicationErrorCategoryBenign,
+	})
+}
+
+// TrialFailed tells such an error from one that somebody must do something about.
+func TrialFailed(err error) bool {
+	var application *temporal.ApplicationError
+	return errors.As(err, &application) && application.Type() == ErrorTrialFailed
 }
 
 // temporalError says to Temporal what a platform's error asks for; nil stays nil.

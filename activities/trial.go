@@ -130,17 +130,43 @@ func (a *Activities) RunAttempt(ctx context.Context, key trial.Key) error {
 			err = a.seeOff(ctx, platform, key)
 		}
 		if err != nil || over {
-			return err
+			return cmp.Or(err, a.refusal(ctx, key))
 		}
 		attempt, err := platform.Watch(ctx, key)
 		if err != nil || platforms.Phase(attempt.Phase) != platforms.Lost {
-			return err
+			return cmp.Or(err, failure(attempt))
 		}
 		if err := a.endLeftovers(ctx, platform, attempt); err != nil {
 			a.Logger.Warn("what a lost attempt has left cannot be ended now; a next one ends it first", "attempt", key, "error", err)
 		}
-		return ctx.Err()
+		return cmp.Or(ctx.Err(), failure(attempt))
 	})
+}
+
+// failure is how an attempt that is over looks in Temporal: failed where its command
+// failed by itself or it was lost, and nil where it succeeded or was ended.
+func failure(attempt record.Attempt) error {
+	switch {
+	case attempt.Outcome != "" || attempt.Intent != nil:
+		return nil
+	case platforms.Phase(attempt.Phase) == platforms.Lost:
+		return trialFailed(faultReason(attempt))
+	case attempt.Exit == nil || attempt.Exit.Outside:
+		return nil
+	}
+	if v := byItself(*attempt.Exit); v.state == trial.Failed {
+		return trialFailed(v.reason)
+	}
+	return nil
+}
+
+// refusal is the same for a trial that failed before it could run.
+func (a *Activities) refusal(ctx context.Context, key trial.Key) error {
+	row, err := a.Record.Trial(ctx, key.Experiment, key.Sequence)
+	if err != nil || row.State != trial.Failed {
+		return err
+	}
+	return trialFailed(row.Reason)
 }
 
 // whereabouts say where a run is, as far as its handle tells; nil: nothing.

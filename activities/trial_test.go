@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/perennial-ml/perennial/activities"
 	"github.com/perennial-ml/perennial/assessors"
@@ -141,7 +142,7 @@ func TestAJobThatThePlatformCallsInvalidFailsItsTrial(t *testing.T) {
 	f.platform.refuse(platforms.Errorf(platforms.Invalid, "submit", "no such image"))
 	for range 2 {
 		_, err := call[any](f, f.RunAttempt, key)
-		require.NoError(t, err)
+		require.True(t, activities.TrialFailed(err), "%v", err)
 		settlement, err := f.Activities.Settle(ctx, key)
 		require.NoError(t, err)
 		require.Equal(t, trial.Failed, settlement.State)
@@ -205,7 +206,7 @@ func TestWhatALostAttemptLeftBehindIsSwept(t *testing.T) {
 	f.platform.reports[key] = platforms.Report{Key: key, Phase: platforms.Lost}
 	f.platform.mu.Unlock()
 	_, err := call[any](f, f.RunAttempt, key)
-	require.NoError(t, err)
+	require.True(t, activities.TrialFailed(err), "%v", err)
 	require.Equal(t, []trial.Intent{{Cause: trial.CauseSuperseded}}, f.platform.cancels)
 }
 
@@ -302,7 +303,7 @@ func TestWhatALostAttemptLeftOutOfReachKeepsNoTrialWaiting(t *testing.T) {
 	f.platform.reports[key] = platforms.Report{Key: key, Phase: platforms.Lost}
 	f.platform.stuck = platforms.Errorf(platforms.Transient, "cancel", "no route to host")
 	_, err := call[any](f, f.RunAttempt, key)
-	require.NoError(t, err)
+	require.True(t, activities.TrialFailed(err), "%v", err)
 	require.NotEmpty(t, f.platform.cancelled())
 }
 
@@ -371,7 +372,7 @@ func TestARefusedAttemptIsObservedUntilThereIsNothingOfIt(t *testing.T) {
 	key := f.begin(0)
 	f.platform.refuse(platforms.Errorf(platforms.Invalid, "submit", "no such image"))
 	_, err := call[any](f, f.RunAttempt, key)
-	require.NoError(t, err)
+	require.True(t, activities.TrialFailed(err), "%v", err)
 	open, err := f.OpenAttempts(ctx, "scripted")
 	require.NoError(t, err)
 	require.Len(t, open, 1, "the sweeper ends it while it runs")
@@ -477,4 +478,35 @@ func TestATrialThatHasBegunGoesOnAfterAPlatformsFaultAlsoWhenTheTimeIsOver(t *te
 	answer := f.round(f.row().LastEvent-1, 1)
 	require.True(t, answer.Late)
 	require.True(t, answer.News[0].Unbegun, "its experiment keeps it for more time")
+}
+
+func TestAnAttemptLooksFailedInTemporalExactlyWhereItsTrialFailedByItself(t *testing.T) {
+	for name, c := range map[string]struct {
+		exit   trial.Exit
+		intent *trial.Intent
+		want   string
+	}{
+		"success":    {trial.Exit{}, nil, ""},
+		"exit code":  {trial.Exit{Code: 3}, nil, "the command exited with code 3"},
+		"signal":     {trial.Exit{Code: 137, Signal: "SIGKILL"}, nil, "the command was killed by SIGKILL"},
+		"cancelled":  {trial.Exit{Code: 143, Signal: "SIGTERM"}, &trial.Intent{Cause: trial.CauseUser}, ""},
+		"preemption": {trial.Exit{Code: 143, Signal: "SIGTERM", Outside: true}, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.ask(1)
+			key := f.begin(0)
+			f.platform.report(key, platforms.Report{Phase: platforms.Exited, Exit: &c.exit, Intent: c.intent})
+			_, err := call[any](f, f.RunAttempt, key)
+			if c.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.True(t, activities.TrialFailed(err), "%v", err)
+			var application *temporal.ApplicationError
+			require.ErrorAs(t, err, &application)
+			require.Equal(t, c.want, application.Message())
+			require.Equal(t, temporal.ApplicationErrorCategoryBenign, application.Category(), "nobody is alarmed")
+		})
+	}
 }

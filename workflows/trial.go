@@ -223,7 +223,7 @@ func (t *trialRun) run(key trial.Key) (settlement activities.Settlement, err err
 		cancel()
 		return settlement, nil
 	}
-	if err := running.Get(t.ctx, nil); err != nil {
+	if err := running.Get(t.ctx, nil); err != nil && !activities.TrialFailed(err) {
 		return settlement, err
 	}
 	err = workflow.ExecuteLocalActivity(onRecord(t.ctx, "judge how it ended"), do.Settle, key).Get(t.ctx, &settlement)
