@@ -124,31 +124,17 @@ func TestKilledWhileItEndsWhatWasLeftTheCommandsOwnEndStands(t *testing.T) {
 			a.tell("go")
 			a.waitFor("reported")
 
-			seen := a.reconciled()
+			seen := a.over()
 			require.Equal(t, trial.Exit{Code: code}, seen.Exit.Exit)
 			requireDead(t, pid)
 			require.Equal(t, []string{"PERIODICAL 0 1", "FINAL 0 2"}, a.metrics(), "what the leftover reported is kept, once")
 			exit, err := a.ReadExit()
 			require.NoError(t, err)
 			require.Equal(t, seen.Exit, exit)
-			a.reconciled()
+			a.over()
 			require.Len(t, a.metrics(), 2)
 		})
 	}
-}
-
-// reconciled waits until nothing is left of a run whose runner is dead.
-func (a *attempt) reconciled() (seen rundir.Observation) {
-	require.Eventually(a.t, func() bool {
-		var err error
-		seen, err = a.Reconcile(a.spec.Key)
-		require.NoError(a.t, err)
-		return seen.Over() && !seen.Ending()
-	}, patience, 10*time.Millisecond)
-	left, err := a.Processes(a.spec.Key)
-	require.NoError(a.t, err)
-	require.Empty(a.t, left)
-	return seen
 }
 
 func TestALeftoverThatAlreadyReportedIsNotReadTwice(t *testing.T) {
@@ -162,7 +148,7 @@ func TestALeftoverThatAlreadyReportedIsNotReadTwice(t *testing.T) {
 	require.Eventually(t, func() bool { return len(a.records()) == 2 }, patience, time.Millisecond)
 	require.NoError(t, a.runner.Process.Kill())
 	a.gone()
-	require.Zero(t, a.reconciled().Exit.Exit.Code)
+	require.Zero(t, a.over().Exit.Exit.Code)
 	require.Equal(t, []string{"PERIODICAL 0 1", "FINAL 0 2"}, a.metrics())
 }
 

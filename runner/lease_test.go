@@ -144,7 +144,7 @@ func TestALeaseCountsForWhatAnEndedCommandLeftUntilThatIsGone(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, family, number(t, pid))
 	require.NoError(t, os.Rename(a.Directory+".away", a.Directory))
-	require.Zero(t, a.reconciled().Exit.Exit.Code)
+	require.Zero(t, a.over().Exit.Exit.Code)
 	require.Empty(t, counting(t, l))
 }
 

@@ -30,6 +30,7 @@ func (l *lines) Write(text []byte) (int, error) {
 // metrics are read from.
 type output struct {
 	stdout, stderr io.Writer
+	sources        []*shown
 	log            *log
 	ended, done    chan struct{}
 }
@@ -43,22 +44,29 @@ func (o *output) begin(files *logFiles) {
 	if o == nil {
 		return
 	}
-	sources := []*shown{newShown(&files.stdout, o.stdout), newShown(&files.stderr, o.stderr)}
-	go func() {
-		defer close(o.done)
-		for last := false; !last; {
-			select {
-			case <-o.ended:
-				last = true
-			case <-time.After(untilBeat(beat)):
-			}
-			for _, source := range sources {
-				if err := source.pass(last); err != nil {
-					o.log.sayOnce("cannot show what the command prints: %v", err)
-				}
-			}
+	o.sources = []*shown{newShown(&files.stdout, o.stdout), newShown(&files.stderr, o.stderr)}
+	go o.follow()
+}
+
+func (o *output) follow() {
+	defer close(o.done)
+	for last := false; !last; {
+		select {
+		case <-o.ended:
+			last = true
+		case <-time.After(untilBeat(beat)):
 		}
-	}()
+		o.pass(last)
+	}
+}
+
+// pass passes on what is new of each file.
+func (o *output) pass(last bool) {
+	for _, source := range o.sources {
+		if err := source.pass(last); err != nil {
+			o.log.sayOnce("cannot show what the command prints: %v", err)
+		}
+	}
 }
 
 // finish returns when everything was passed on, or nobody takes it.

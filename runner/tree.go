@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,24 +33,7 @@ func (a *attempt) killAll() {
 		unix.Kill(-a.child.pid, unix.SIGKILL)
 	}
 	for _, process := range descendants() {
-		kill(process)
-	}
-}
-
-// kill ends exactly the named process: its start time is compared while the
-// descriptor holds it, since a pid alone may be another's by now.
-func kill(process rundir.Identity) {
-	descriptor, err := unix.PidfdOpen(process.PID, 0)
-	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
-		unix.Kill(process.PID, unix.SIGKILL) // kernels before 5.3
-		return
-	}
-	if err != nil {
-		return
-	}
-	defer unix.Close(descriptor)
-	if now, err := rundir.Identify(process.PID); err == nil && now == process {
-		unix.PidfdSendSignal(descriptor, unix.SIGKILL, nil, 0)
+		rundir.Kill(process)
 	}
 }
 

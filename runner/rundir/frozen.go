@@ -37,7 +37,7 @@ func (r Run) thaw(key trial.Key, seen *Observation) error {
 		err = r.killFamily(key)
 	}
 	if late > 2*forceMargin {
-		kill(seen.Process.Runner)
+		Kill(seen.Process.Runner)
 		return err
 	}
 	return errors.Join(err, signal(seen.Process.Runner, unix.SIGCONT))
@@ -72,7 +72,7 @@ func (r Run) Neglected(grace time.Duration) bool { return r.sinceIntent() > grac
 func (r Run) killFamily(key trial.Key) error {
 	family, err := r.Processes(key)
 	for _, process := range family {
-		kill(process)
+		Kill(process)
 	}
 	return err
 }

@@ -37,7 +37,7 @@ func (r Run) Sweep(ctx context.Context, key trial.Key) error {
 			return nil
 		}
 		for _, process := range left {
-			kill(process)
+			Kill(process)
 		}
 		select {
 		case <-ctx.Done():
@@ -238,8 +238,9 @@ func ours(pid string) bool {
 	return unix.Stat("/proc/"+pid, &info) == nil && int(info.Uid) == os.Geteuid()
 }
 
-// kill ends exactly the named process. One that is gone already is as well.
-func kill(process Identity) { _ = signal(process, unix.SIGKILL) }
+// Kill ends exactly the named process, whoever has its pid by now. One that is gone
+// already is as well.
+func Kill(process Identity) { _ = signal(process, unix.SIGKILL) }
 
 // signal signals exactly the named process: the descriptor pins the pid, and the
 // start time is compared after it is pinned.
