@@ -163,19 +163,16 @@ func (p *platform) reachable(placed placement) *agent.Client {
 // supersedeOn ends, on a machine that can be reached again, the attempts of which
 // there is a later one.
 func (p *platform) supersedeOn(h *host) {
-	all, err := p.placements.List(p.section.Experiment)
+	earlier, err := p.placements.Superseded(p.section.Experiment)
 	if err != nil {
 		return // the sweeper finds them too
 	}
-	latest := map[int]int{}
-	for _, placed := range all {
-		latest[placed.Key.Sequence] = max(latest[placed.Key.Sequence], placed.Key.Attempt)
-	}
-	for _, placed := range all {
-		if placed.Address == h.address && placed.Key.Attempt < latest[placed.Key.Sequence] {
-			if client := p.reachable(placed); client != nil {
-				client.Supersede(p.ctx(), placed.Key)
-			}
+	for _, placed := range earlier {
+		if placed.Address != h.address {
+			continue
+		}
+		if client := p.reachable(placed); client != nil {
+			client.Supersede(p.ctx(), placed.Key)
 		}
 	}
 }

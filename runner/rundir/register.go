@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/perennial-ml/perennial/trial"
@@ -62,7 +63,7 @@ func (r Register[E]) Replace(key trial.Key, wanted E) error {
 	if err != nil {
 		return err
 	}
-	return ReplaceFile(r.path(key), append(content, '\n'), 0o600)
+	return WriteFile(r.path(key), append(content, '\n'), 0o600)
 }
 
 // List returns all entries of an experiment.
@@ -83,6 +84,46 @@ func (r Register[E]) List(experiment string) ([]E, error) {
 		entries = append(entries, known)
 	}
 	return entries, err
+}
+
+// Superseded returns the entries of attempts of which there is a later one. It reads no
+// others.
+func (r Register[E]) Superseded(experiment string) ([]E, error) {
+	files, err := os.ReadDir(r.Folder(experiment))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	latest, attempts := map[string]int{}, map[string][]int{}
+	for _, file := range files {
+		if of, attempt, ok := r.attemptOf(file.Name()); ok {
+			latest[of], attempts[of] = max(latest[of], attempt), append(attempts[of], attempt)
+		}
+	}
+	var entries []E
+	for of, all := range attempts {
+		for _, attempt := range all {
+			if attempt == latest[of] {
+				continue
+			}
+			known, err := r.read(filepath.Join(r.Folder(experiment), of+strconv.Itoa(attempt)+r.Suffix))
+			if err != nil {
+				return nil, err
+			}
+			entries = append(entries, known)
+		}
+	}
+	return entries, err
+}
+
+// attemptOf splits a file's name, a trial.Key's text, before its attempt's number.
+func (r Register[E]) attemptOf(name string) (of string, attempt int, ok bool) {
+	stem, found := strings.CutSuffix(name, r.Suffix)
+	if !found || strings.HasPrefix(name, ".") {
+		return "", 0, false
+	}
+	at := strings.LastIndexByte(stem, '-') + 1
+	attempt, err := strconv.Atoi(stem[at:])
+	return stem[:at], attempt, err == nil
 }
 
 func (r Register[E]) read(path string) (known E, err error) {

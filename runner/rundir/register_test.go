@@ -68,3 +68,35 @@ func TestAnEntryThatCannotBeReadSaysWhatToDo(t *testing.T) {
 		require.ErrorContains(t, err, words)
 	}
 }
+
+func TestOfAttemptsThatWereSupersededNoOtherFileIsRead(t *testing.T) {
+	r := newRegister(t)
+	none, err := r.Superseded("abcdefgh")
+	require.NoError(t, err)
+	require.Empty(t, none)
+	for sequence, attempts := range []int{1, 12, 2} {
+		for attempt := 1; attempt <= attempts; attempt++ {
+			key := trial.Key{Experiment: "abcdefgh", Sequence: sequence, Attempt: attempt}
+			_, err := r.Add(key, place{1, key.String()})
+			require.NoError(t, err)
+		}
+	}
+	newest := filepath.Join(r.Folder("abcdefgh"), trial.Key{Experiment: "abcdefgh", Sequence: 1, Attempt: 12}.String()+".place")
+	require.NoError(t, os.WriteFile(newest, nil, 0o600)) // would be an error
+	all, err := r.Superseded("abcdefgh")
+	require.NoError(t, err)
+	require.Len(t, all, 11+1)
+	for _, entry := range all {
+		require.NotEqual(t, "-12", entry.Name[len(entry.Name)-3:])
+	}
+}
+
+func TestAnEntryIsReplacedWhereSomebodyKnowsThatNobodyActsByIt(t *testing.T) {
+	r := newRegister(t)
+	_, err := r.Add(attemptOf(1), place{1, "first"})
+	require.NoError(t, err)
+	require.NoError(t, r.Replace(attemptOf(1), place{1, "second"}))
+	known, err := r.Find(attemptOf(1))
+	require.NoError(t, err)
+	require.Equal(t, "second", known.Name)
+}
