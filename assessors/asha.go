@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/perennial-ml/perennial/arguments"
 	"github.com/perennial-ml/perennial/trial"
-	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // ASHA stops trials by asynchronous successive halving (Li et al., "A System for

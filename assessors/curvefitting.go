@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/perennial-ml/perennial/arguments"
 	"github.com/perennial-ml/perennial/trial"
-	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // Curvefitting stops a trial that is not expected to come near the best result so

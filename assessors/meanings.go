@@ -3,7 +3,7 @@ package assessors
 import (
 	"strings"
 
-	"github.com/perennial-ml/perennial/tuners/arguments"
+	"github.com/perennial-ml/perennial/arguments"
 )
 
 var maximizes = arguments.Meaning{Default: "maximize", Text: "what is sought of the reports"}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/perennial-ml/perennial/arguments"
 	"github.com/perennial-ml/perennial/trial"
-	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // Medianstop stops a trial whose best value so far is strictly worse than the

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/perennial-ml/perennial/arguments"
 	"github.com/perennial-ml/perennial/searchspace"
-	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // Native returns the assessors of this build, by their names in lower case. The

@@ -6,9 +6,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/perennial-ml/perennial/arguments"
 	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
-	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // Anneal draws near good trials, ever nearer, as hyperopt's anneal does, which is

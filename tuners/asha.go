@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/perennial-ml/perennial/arguments"
 	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
-	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // ASHA is asynchronous successive halving (Li et al., "A System for Massively

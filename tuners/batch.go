@@ -3,9 +3,9 @@ package tuners
 import (
 	"encoding/json"
 
+	"github.com/perennial-ml/perennial/arguments"
 	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
-	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // Batch hands out the elements of one choice, each a whole parameter object, in

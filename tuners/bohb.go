@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/perennial-ml/perennial/arguments"
 	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
-	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // BOHB is Hyperband of which the configurations are chosen by a model (Falkner et

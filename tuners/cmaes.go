@@ -5,9 +5,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/perennial-ml/perennial/arguments"
 	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
-	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // CMAES is the covariance matrix adaptation evolution strategy (Hansen, "The CMA

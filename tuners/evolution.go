@@ -4,9 +4,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/perennial-ml/perennial/arguments"
 	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
-	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // Evolution is NNI's naive evolution (after Real et al., "Large-Scale Evolution of

@@ -4,9 +4,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/perennial-ml/perennial/arguments"
 	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
-	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // GP is Bayesian optimisation with a Gaussian process (Snoek et al., NeurIPS 2012):

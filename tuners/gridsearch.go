@@ -1,9 +1,9 @@
 package tuners
 
 import (
+	"github.com/perennial-ml/perennial/arguments"
 	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
-	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // GridSearch tries every combination, of continuous parameters ever finer ones, in

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/perennial-ml/perennial/arguments"
 	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
-	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // Hyperband runs brackets of successive halving, the one with the most and

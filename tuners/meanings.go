@@ -4,7 +4,7 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/perennial-ml/perennial/tuners/arguments"
+	"github.com/perennial-ml/perennial/arguments"
 )
 
 // Arguments that mean the same to many.

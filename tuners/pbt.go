@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/perennial-ml/perennial/arguments"
 	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
-	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // PBT is population based training (Jaderberg et al., 2017) in steps, as NNI does

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perennial-ml/perennial/arguments"
 	"github.com/perennial-ml/perennial/searchspace"
-	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // Native returns the algorithms of this build, by their names in lower case,

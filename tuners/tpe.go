@@ -1,9 +1,9 @@
 package tuners
 
 import (
+	"github.com/perennial-ml/perennial/arguments"
 	"github.com/perennial-ml/perennial/searchspace"
 	"github.com/perennial-ml/perennial/trial"
-	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // TPE is the tree-structured Parzen estimator: the trials so far are split into a

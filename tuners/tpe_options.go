@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/perennial-ml/perennial/tuners/arguments"
+	"github.com/perennial-ml/perennial/arguments"
 )
 
 // tpeOptions are the arguments of TPE.

@@ -1,15 +1,17 @@
 package command
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/perennial-ml/perennial/arguments"
 	"github.com/perennial-ml/perennial/assessors"
 	"github.com/perennial-ml/perennial/starter/progress"
+	"github.com/perennial-ml/perennial/trial"
 	"github.com/perennial-ml/perennial/tuners"
-	"github.com/perennial-ml/perennial/tuners/arguments"
 	"github.com/perennial-ml/perennial/tuners/bridge"
 )
 
@@ -96,11 +98,28 @@ func algorithmNames() []string {
 	return slices.Compact(names)
 }
 
+// assessorOf is the built-in assessor of a name, nil where there is none.
+func assessorOf(name string) *bridge.Assessor {
+	if assessors.Native()[strings.ToLower(name)] == nil {
+		return nil
+	}
+	return &bridge.Assessor{Arguments: assessors.Describe(name), New: func(arguments json.RawMessage) (bridge.Judge, error) {
+		made, err := assessors.New(assessors.Spec{Name: name, Arguments: arguments})
+		if err != nil {
+			return nil, err
+		}
+		return func(event trial.Event) (bool, error) {
+			verdict, err := made.Apply(event)
+			return verdict.Stop, err
+		}, nil
+	}}
+}
+
 func (w World) serveAlgorithm(name string) error {
 	if tuners.Native()[strings.ToLower(name)] == nil && assessors.Native()[strings.ToLower(name)] == nil {
 		return badInput("starter tuner lists them all", "there is no built-in algorithm %q: choose one of %s", name, strings.Join(algorithmNames(), ", "))
 	}
-	if err := bridge.Serve(w.In, w.Out, name); err != nil {
+	if err := bridge.Serve(w.In, w.Out, name, assessorOf(name)); err != nil {
 		return badInput("docs/tuner-own.md has the protocol", "standard input, %w", err)
 	}
 	return nil

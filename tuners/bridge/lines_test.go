@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/perennial-ml/perennial/assessors"
 	"github.com/perennial-ml/perennial/testsuite/machine"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/perennial-ml/perennial/tuners"
@@ -21,7 +22,7 @@ import (
 // TestMain lets this very program be the process: `starter tuner` without starter.
 func TestMain(m *testing.M) {
 	if name := os.Getenv("SERVE_ALGORITHM"); name != "" {
-		if err := Serve(os.Stdin, os.Stdout, name); err != nil {
+		if err := Serve(os.Stdin, os.Stdout, name, assessorOf(name)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(2)
 		}
@@ -290,19 +291,19 @@ func TestServedAlgorithmsRefuseWhatTheyDoNotUnderstand(t *testing.T) {
 		`{"op":"open","searchSpace":{"x":{"_type":"choice","_value":[1]}}}` + "\n" + `{"op":"suggest"}`:                     `line 2: "suggest" names no trial`,
 		`{"op":"open","searchSpace":{"x":{"_type":"choice","_value":[1]}}}` + "\n" + `{"op":"observe","trial":0,"value":1}`: `line 2: status is "": want succeeded`,
 	} {
-		require.ErrorContains(t, Serve(strings.NewReader(input), &bytes.Buffer{}, "Random"), want)
+		require.ErrorContains(t, Serve(strings.NewReader(input), &bytes.Buffer{}, "Random", assessorOf("Random")), want)
 	}
 }
 
 func TestServedAlgorithmsRefuseAnAskWithoutTheIdThatTheyKnowTrialsBy(t *testing.T) {
 	open := `{"op":"open","searchSpace":{"x":{"_type":"choice","_value":[1]}}}` + "\n"
 	asked := `{"op":"asked","trial":0,"parameters":{"x":1}`
-	err := Serve(strings.NewReader(open+asked+"}"), &bytes.Buffer{}, "ASHA")
+	err := Serve(strings.NewReader(open+asked+"}"), &bytes.Buffer{}, "ASHA", assessorOf("ASHA"))
 	require.EqualError(t, err, `line 2: "asked" has no "parameterId", by which ASHA knows its trials: want that of a suggestion, or "customized":true`)
 	for _, whose := range []string{`,"parameterId":"0_0_0"}`, `,"customized":true}`} {
-		require.NoError(t, Serve(strings.NewReader(open+asked+whose), &bytes.Buffer{}, "ASHA"))
+		require.NoError(t, Serve(strings.NewReader(open+asked+whose), &bytes.Buffer{}, "ASHA", assessorOf("ASHA")))
 	}
-	require.NoError(t, Serve(strings.NewReader(open+asked+"}"), &bytes.Buffer{}, "Random"))
+	require.NoError(t, Serve(strings.NewReader(open+asked+"}"), &bytes.Buffer{}, "Random", assessorOf("Random")))
 }
 
 // optuna begins the example's tuner in a search space.
@@ -376,4 +377,21 @@ func TestOptunaIsATunerInThirtyLines(t *testing.T) {
 		}
 	}
 	require.Less(t, sum/10, 4.0, "it learned: at random it would be 8.3")
+}
+
+// assessorOf is as the program has it.
+func assessorOf(name string) *Assessor {
+	if assessors.Native()[strings.ToLower(name)] == nil {
+		return nil
+	}
+	return &Assessor{Arguments: assessors.Describe(name), New: func(arguments json.RawMessage) (Judge, error) {
+		made, err := assessors.New(assessors.Spec{Name: name, Arguments: arguments})
+		if err != nil {
+			return nil, err
+		}
+		return func(event trial.Event) (bool, error) {
+			verdict, err := made.Apply(event)
+			return verdict.Stop, err
+		}, nil
+	}}
 }

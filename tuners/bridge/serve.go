@@ -11,17 +11,17 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/perennial-ml/perennial/assessors"
+	"github.com/perennial-ml/perennial/arguments"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/perennial-ml/perennial/tuners"
-	"github.com/perennial-ml/perennial/tuners/arguments"
 )
 
 // Serve is the other side of the protocol of Line: it reads lines until in ends and
-// answers them on out by one of our own algorithms. What a suggest is answered with
-// counts as asked, unless an asked for that trial follows. Its errors name the line.
-func Serve(in io.Reader, out io.Writer, name string) error {
-	s := &served{name: name, out: json.NewEncoder(out), sources: map[int]string{}, held: map[int]trial.Event{}}
+// answers them on out by one of our own algorithms: the tuner of that name, or the
+// assessor, nil where there is none. What a suggest is answered with counts as asked,
+// unless an asked for that trial follows. Its errors name the line.
+func Serve(in io.Reader, out io.Writer, name string, assessor *Assessor) error {
+	s := &served{name: name, available: assessor, out: json.NewEncoder(out), sources: map[int]string{}, held: map[int]trial.Event{}}
 	s.out.SetEscapeHTML(false)
 	scanner := bufio.NewScanner(in)
 	scanner.Buffer(nil, maxContent)
@@ -36,16 +36,26 @@ func Serve(in io.Reader, out io.Writer, name string) error {
 	return scanner.Err()
 }
 
+// Assessor is an assessor of ours that can be made.
+type Assessor struct {
+	Arguments []arguments.Argument // that it takes
+	New       func(arguments json.RawMessage) (Judge, error)
+}
+
+// Judge takes the next event and says whether its trial shall be stopped.
+type Judge func(trial.Event) (stop bool, err error)
+
 // served is one of our algorithms as a process.
 type served struct {
-	name     string
-	out      *json.Encoder
-	tuner    tuners.Tuner
-	assessor assessors.Assessor
-	named    bool                // it knows trials by ids of its own
-	sources  map[int]string      // of the trials that have not ended
-	held     map[int]trial.Event // asks that an asked may still replace
-	events   int64
+	name      string
+	out       *json.Encoder
+	tuner     tuners.Tuner
+	available *Assessor
+	judge     Judge
+	named     bool                // it knows trials by ids of its own
+	sources   map[int]string      // of the trials that have not ended
+	held      map[int]trial.Event // asks that an asked may still replace
+	events    int64
 }
 
 func (s *served) take(text []byte) error {
@@ -58,7 +68,7 @@ func (s *served) take(text []byte) error {
 	if line.Op == OpOpen {
 		return s.open(line)
 	}
-	if s.tuner == nil && s.assessor == nil {
+	if s.tuner == nil && s.judge == nil {
 		return errors.New(`comes before {"op":"open"}`)
 	}
 	if line.Op == OpSpace {
@@ -79,8 +89,8 @@ func (s *served) open(line Line) (err error) {
 	if line.Seed != nil {
 		seed = *line.Seed
 	}
-	if _, judge := assessors.Native()[strings.ToLower(s.name)]; judge && (line.Role == "assessor" || tuners.Native()[strings.ToLower(s.name)] == nil) {
-		s.assessor, err = assessors.New(assessors.Spec{Name: s.name, Arguments: arguments})
+	if s.available != nil && (line.Role == "assessor" || tuners.Native()[strings.ToLower(s.name)] == nil) {
+		s.judge, err = s.available.New(arguments)
 		return err
 	}
 	s.tuner, err = tuners.New(tuners.Spec{Name: s.name, Arguments: arguments, Space: line.Space, Seed: seed})
@@ -93,7 +103,10 @@ func (s *served) open(line Line) (err error) {
 }
 
 func (s *served) takesMode() bool {
-	all := slices.Concat(tuners.Describe(s.name), assessors.Describe(s.name))
+	all := tuners.Describe(s.name)
+	if s.available != nil {
+		all = slices.Concat(all, s.available.Arguments)
+	}
 	return slices.ContainsFunc(all, func(a arguments.Argument) bool { return a.Name == "optimize_mode" })
 }
 
@@ -233,8 +246,8 @@ func (s *served) pass(event trial.Event) error {
 	if s.tuner != nil {
 		return s.tuner.Apply(event)
 	}
-	verdict, err := s.assessor.Apply(event)
-	if err != nil || !verdict.Stop {
+	stop, err := s.judge(event)
+	if err != nil || !stop {
 		return err
 	}
 	return s.out.Encode(Line{Trial: &event.Sequence, Stop: true})
