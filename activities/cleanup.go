@@ -95,7 +95,7 @@ func remove(ctx context.Context, store *record.Store, sections *poller.Sections,
 	if err != nil {
 		return err
 	}
-	cleaning, can := section.Platform.(platforms.WithCleanup)
+	cleaning, can := poller.Optional[platforms.WithCleanup](section.Platform)
 	if !can {
 		return nil
 	}
@@ -105,7 +105,8 @@ func remove(ctx context.Context, store *record.Store, sections *poller.Sections,
 	}
 	limited, cancel := context.WithTimeout(ctx, cleanUpTimeout)
 	defer cancel()
-	if err := cleaning.CleanUp(limited); err != nil {
+	err = poller.Survive(sections.Logger(), "clean up", func() error { return cleaning.CleanUp(limited) })
+	if err != nil {
 		return err
 	}
 	known.State = removed

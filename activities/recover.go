@@ -157,7 +157,7 @@ func named(handle platforms.Handle) string {
 // askedOf is what a run's trial was asked with, byte for byte, as its parameter.cfg
 // tells; platforms.NotFound where that is gone or is none.
 func askedOf(ctx context.Context, platform *poller.Section, handle platforms.Handle) (asked trial.Asked, err error) {
-	tells, can := platform.Platform.(platforms.WithLogs)
+	tells, can := poller.Optional[platforms.WithLogs](platform.Platform)
 	if !can {
 		return asked, platforms.Errorf(platforms.NotFound, "take in", "platform %s cannot tell", handle.Platform)
 	}

@@ -52,7 +52,7 @@ func (a *Activities) prepare(ctx context.Context, id string, index int, bundle p
 		return temporalError(errors.Join(err, a.Record.SetReason(ctx, id, reason)))
 	}
 	known := workspace{Workspace: made}
-	if _, can := section.Platform.(platforms.WithCleanup); can {
+	if _, can := poller.Optional[platforms.WithCleanup](section.Platform); can {
 		known.State = prepared
 	}
 	return errors.Join(note(ctx, a.Record, id, index, known), a.Record.SetReason(ctx, id, trial.Reason{}))

@@ -262,7 +262,8 @@ func (a Attempt) Observed() Observation {
 
 // Observe stores what a poll says about an attempt, if it says anything new; the
 // trial's state, reason and start follow from it while the attempt is open and
-// its newest. Once an attempt has exited or was lost, only Drained can change.
+// its newest. Once an attempt has exited or was lost, only Drained can change, and until
+// then the reason why it is not.
 func (s *Store) Observe(ctx context.Context, key trial.Key, o Observation) error {
 	a, err := s.query(ctx).attempt(key)
 	if err != nil || !a.learns(o) {
@@ -280,7 +281,7 @@ func (s *Store) Observe(ctx context.Context, key trial.Key, o Observation) error
 // learns tells whether the observation says anything new.
 func (a *attemptRow) learns(o Observation) bool {
 	if a.over() {
-		return o.Drained && !a.Drained
+		return !a.Drained && (o.Drained || o.Reason != a.Reason)
 	}
 	known := a.Observed()
 	if !known.Started.Equal(o.Started) || !known.Ended.Equal(o.Ended) {
@@ -292,8 +293,9 @@ func (a *attemptRow) learns(o Observation) bool {
 
 func (t *transaction) observe(c *course, o Observation) error {
 	if c.attempt.over() {
+		drained, reason := o.Drained, o.Reason
 		o = c.attempt.Observed()
-		o.Drained = true
+		o.Drained, o.Reason = drained, reason
 	}
 	if c.attempt.Outcome != "" {
 		o.Reason = c.attempt.Reason // why it turned out so

@@ -84,6 +84,9 @@ func (p *Poller) conclude(ctx context.Context, s sighting) {
 		o.Reason = trial.Reason{Code: "journal-lost", Text: "metrics that were not collected before are lost, since its journal cannot be read: " + err.Error()}
 		empty, err = true, nil
 	}
+	if err != nil && ctx.Err() == nil {
+		o.Reason = trial.Reason{Code: "unread-metrics", Text: "it has ended, and its last metrics cannot be read yet: " + err.Error()}
+	}
 	o.Drained = empty && err == nil && !s.report.Pending
 	if p.observe(ctx, s.watched, o) && o.Drained {
 		p.finish(s.watched)
@@ -94,13 +97,14 @@ func (p *Poller) conclude(ctx context.Context, s sighting) {
 // forget has the platform forget a run of which everything is on record. Nobody
 // waits for it: what is not forgotten now goes when the experiment is cleaned up.
 func (p *Poller) forget(ctx context.Context, s sighting) {
-	forgetting, can := p.platform.(platforms.WithForget)
+	forgetting, can := Optional[platforms.WithForget](p.platform)
 	if !can {
 		return
 	}
 	limited, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if err := forgetting.Forget(limited, s.handle); err != nil && ctx.Err() == nil {
+	err := Survive(p.log.logger, "forget", func() error { return forgetting.Forget(limited, s.handle) })
+	if err != nil && ctx.Err() == nil {
 		p.log.logger.Warn("a run is not forgotten now, but with its experiment", "attempt", s.key, "error", err)
 	}
 }

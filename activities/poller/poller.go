@@ -95,7 +95,7 @@ func New(platform platforms.Platform, traits platforms.Traits, store *record.Sto
 }
 
 func endsOf(platform platforms.Platform) <-chan trial.Key {
-	if telling, can := platform.(platforms.WithEnds); can {
+	if telling, can := Optional[platforms.WithEnds](platform); can {
 		return telling.Ends()
 	}
 	return nil

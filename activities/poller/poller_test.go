@@ -12,7 +12,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -452,6 +454,70 @@ func TestAJournalThatIsGoneDoesNotKeepATrialForEver(t *testing.T) {
 	require.True(t, attempt.Drained)
 	require.Equal(t, "journal-lost", attempt.Reason.Code)
 	require.Contains(t, attempt.Reason.Text, "no such file")
+}
+
+// As a disk that fails: it may be mended, and nothing else brings the metrics.
+func TestAJournalThatCannotBeReadAtTheEndIsTheTrialsReasonUntilItCan(t *testing.T) {
+	b := newBench(t)
+	key := b.begin()
+	b.submit(key)
+	pending := exited(0)
+	pending.Pending = true
+	b.set(key, pending)
+	b.report(key, 1)
+	b.run()
+	b.eventually(key, func(a record.Attempt) bool { return a.Phase == "exited" && a.Metrics == 1 })
+	b.fail(nil, errors.New("read journal: input/output error"))
+	b.report(key, 1)
+	b.set(key, exited(0))
+	b.eventually(key, func(a record.Attempt) bool { return a.Reason.Code == "unread-metrics" })
+	row, err := b.store.Trial(t.Context(), exp, key.Sequence)
+	require.NoError(t, err)
+	require.Contains(t, row.Reason.Text, "input/output error")
+	require.False(t, b.attempt(key).Drained)
+	b.fail(nil, nil)
+	attempt := b.watch(key)
+	require.Equal(t, 2, attempt.Metrics)
+	require.True(t, attempt.Reason.Zero())
+}
+
+// crashing is a platform whose code has a bug.
+type crashing struct {
+	*memory
+	broken atomic.Bool
+}
+
+func (c *crashing) Poll(ctx context.Context, questions []platforms.Question) ([]platforms.Report, error) {
+	if c.broken.Load() {
+		panic("index out of range [3] with length 3")
+	}
+	return c.memory.Poll(ctx, questions)
+}
+
+func (c *crashing) Collect(ctx context.Context, handle platforms.Handle, after platforms.Cursor) ([]metrics.Record, platforms.Cursor, error) {
+	if c.broken.Load() {
+		panic("nil map")
+	}
+	return c.memory.Collect(ctx, handle, after)
+}
+
+func TestAPlatformThatPanicsEndsNobodyAndIsTheTrialsReason(t *testing.T) {
+	b := newBench(t)
+	platform := &crashing{memory: b.memory}
+	platform.broken.Store(true)
+	b.anew(platform, traits(), b.log)
+	key := b.begin()
+	b.submit(key)
+	b.set(key, exited(0))
+	b.report(key, 1)
+	b.run()
+	b.eventually(key, func(a record.Attempt) bool { return strings.Contains(a.Reason.Text, "index out of range") })
+	_, _, err := b.poll.Collect(t.Context(), handleFor(key), "")
+	require.Equal(t, platforms.Transient, platforms.CodeOf(err))
+	require.ErrorContains(t, err, "nil map")
+	require.Positive(t, b.log.count("poller_test.go"), "the log has the stack")
+	platform.broken.Store(false)
+	require.Equal(t, 1, b.watch(key).Metrics)
 }
 
 func TestASupersededAttemptIsCollectedAndNeverSettled(t *testing.T) {

@@ -90,6 +90,9 @@ func (s *Sections) Stop() {
 // Registry is the platforms of this build, served here or not.
 func (s *Sections) Registry() platforms.Registry { return s.options.Registry }
 
+// Logger is where is said what nobody waits to hear.
+func (s *Sections) Logger() *slog.Logger { return s.options.Logger }
+
 // Serves tells whether this process works for a platform.
 func (s *Sections) Serves(name string) bool {
 	_, known := s.options.Registry[name]
@@ -142,7 +145,7 @@ func (s *Sections) list(ctx context.Context, experiment string) ([]platforms.Sec
 // begin opens a section and observes it.
 func (s *Sections) begin(found platforms.Section) *opened {
 	kind := s.options.Registry[found.Platform]
-	platform := kind.Open(found)
+	platform := guarded{kind.Open(found), s.options.Logger.With("platform", found.Platform)}
 	poller, room := New(platform, kind.Traits, s.options.Record, s.options.Logger), NewRoom()
 	poller.vacated, poller.discovered = room.Vacated, room.Wake
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -157,7 +160,8 @@ func (s *Sections) begin(found platforms.Section) *opened {
 // Stranger opens a section of an experiment that is not on record: nobody knows its
 // options. The caller closes it.
 func (s *Sections) Stranger(platform, experiment string) platforms.Platform {
-	return s.options.Registry[platform].Open(platforms.Section{Platform: platform, Experiment: experiment})
+	opened := s.options.Registry[platform].Open(platforms.Section{Platform: platform, Experiment: experiment})
+	return guarded{opened, s.options.Logger.With("platform", platform)}
 }
 
 // Retain closes the sections of all experiments but these, except where a run is still
