@@ -14,6 +14,7 @@ import (
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/runner/rundir"
+	"github.com/perennial-ml/perennial/starter/progress"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/perennial-ml/perennial/workers/codec"
 	"github.com/spf13/cobra"
@@ -56,7 +57,7 @@ func (w World) doctorCommand() *cobra.Command {
 				}
 				findings = append(findings, machines...)
 			}
-			if err := w.print(*as, findings, func() [][]string { return findingRows(findings) }); err != nil {
+			if err := w.print(*as, findings, func() [][]string { return progress.Broken(findingRows(findings), w.Width()) }); err != nil {
 				return err
 			}
 			for _, found := range findings {

@@ -211,20 +211,29 @@ func (c *child) result() (err error, ended bool) {
 	}
 }
 
-// Stop asks the host to end and waits until it has; trials go on. It is no error
-// if there is none.
+// Stop asks the host to end and waits until it has, its process included; trials go
+// on. It is no error if there is none.
 func Stop(ctx context.Context, dir Dir) error {
 	info, alive, err := Find(dir)
 	if err != nil || !alive {
 		return err
+	}
+	process, err := unix.PidfdOpen(info.PID, 0)
+	if err != nil {
+		process = -1 // it is gone, or not visible here
+	} else {
+		defer unix.Close(process)
 	}
 	if err := terminate(dir, info); err != nil {
 		return err
 	}
 	for {
 		now, alive, err := Find(dir)
-		if err != nil || !alive || now.Nonce != "" && now.Nonce != info.Nonce {
+		if err != nil {
 			return err
+		}
+		if !alive || now.Nonce != "" && now.Nonce != info.Nonce {
+			return exited(ctx, info.PID, process)
 		}
 		select {
 		case <-ctx.Done():
@@ -232,6 +241,17 @@ func Stop(ctx context.Context, dir Dir) error {
 		case <-time.After(pollEvery):
 		}
 	}
+}
+
+// exited waits for the end of a process, which comes a moment after that of its lock.
+func exited(ctx context.Context, pid, process int) error {
+	for process >= 0 && pid != os.Getpid() && ctx.Err() == nil {
+		ready, err := unix.Poll([]unix.PollFd{{Fd: int32(process), Events: unix.POLLIN}}, int(pollEvery.Milliseconds()))
+		if ready > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	return context.Cause(ctx)
 }
 
 // terminate signals the host and nobody else, whatever happens to its pid: the

@@ -101,8 +101,8 @@ func obituary(failed record.Trial, stderr string) string {
 		return fmt.Sprintf("trial %d (%s) is the first that FAILED; it wrote nothing to stderr\n", failed.Sequence, failed.ID)
 	}
 	indented := "  | " + strings.ReplaceAll(strings.TrimRight(stderr, "\n"), "\n", "\n  | ")
-	return fmt.Sprintf("trial %d (%s) is the first that FAILED; the end of its stderr (all: %s):\n%s\n",
-		failed.Sequence, failed.ID, command, indented)
+	return fmt.Sprintf("trial %d (%s) is the first that FAILED; the end of its stderr:\n%s\n  all of it: %s\n",
+		failed.Sequence, failed.ID, indented, command)
 }
 
 func farewell(e record.Experiment) string {
