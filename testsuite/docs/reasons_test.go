@@ -49,7 +49,7 @@ func TestEveryCodeOfPlatformErrorsAndExitCodeIsExplained(t *testing.T) {
 	}
 	require.Empty(t, unexplained(page, codes), "codes without a row in the page")
 	for _, code := range []int{command.ExitDone, command.ExitNoSuccess, command.ExitBadInput, command.ExitStopped,
-		command.ExitUnreachable, command.ExitDetached} {
+		command.ExitUnreachable, command.ExitStuck, command.ExitDetached} {
 		require.True(t, strings.Contains(page, fmt.Sprintf("\n| %d |", code)), "exit code %d has no row in the page", code)
 	}
 }
