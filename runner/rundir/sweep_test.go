@@ -172,3 +172,22 @@ func TestAProcessNameMayHoldAnything(t *testing.T) {
 	_, err = parseStatus(42, "42 (a) S 1")
 	require.Error(t, err)
 }
+
+func TestSweepKillsWhatIsMarkedAndNothingElse(t *testing.T) {
+	require.NoError(t, CanMark())
+	run := newRun(t)
+	other := key
+	other.Attempt = 22
+	marked, others, unmarked := sleeper(t, nil), sleeper(t, nil), sleeper(t, nil)
+	for process, key := range map[*exec.Cmd]trial.Key{marked: key, others: other} {
+		limit := unix.Rlimit{Cur: markOf(key), Max: unix.RLIM_INFINITY}
+		require.NoError(t, unix.Prlimit(process.Process.Pid, markResource, &limit, nil))
+		read, found := readMark(process.Process.Pid)
+		require.True(t, found)
+		require.Equal(t, limit.Cur, read, "others than its owner see it, too")
+	}
+	sweepNow(t, run)
+	require.False(t, alive(marked))
+	require.True(t, alive(others))
+	require.True(t, alive(unmarked))
+}
