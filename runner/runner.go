@@ -47,6 +47,11 @@ func Run(directory string) error {
 		return err
 	}
 	defer claim.Close()
+	return live(run, spec)
+}
+
+// live runs the attempt, whose claim the caller holds, to its end.
+func live(run rundir.Run, spec rundir.Spec) error {
 	if err := refuseBegun(run); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 const usage = `perennial-runner lives beside one attempt of a trial; starter starts it.
 
   perennial-runner run DIRECTORY     run the attempt, its claim on descriptor 3
+  perennial-runner once DIRECTORY    run the attempt unless it was ever started
   perennial-runner sweep DIRECTORY   kill what a dead runner left behind
   perennial-runner container DIRECTORY [JOB]
                                      run the job in the file JOB, else in $PERENNIAL_JOB, as the
@@ -45,6 +46,8 @@ func command(arguments []string) error {
 	switch {
 	case len(arguments) == 2 && arguments[0] == "run":
 		return runner.Run(arguments[1])
+	case len(arguments) == 2 && arguments[0] == "once":
+		return runner.RunOnce(arguments[1])
 	case len(arguments) == 2 && arguments[0] == "sweep":
 		return runner.Sweep(arguments[1])
 	case within(arguments, "container", 1, 2):

@@ -34,6 +34,7 @@ const (
 	JobFile     = "job.json"     // Spec
 	ClaimFile   = "claim"        // locked by whoever starts or runs the attempt
 	ProcessFile = "process.json" // Process; there is one from before the command starts
+	StartedFile = "started"      // a directory, made by the first of those that may run the attempt without a claim
 	IntentFile  = "intent.json"  // trial.Intent, the first
 	ExitFile    = "exit.json"    // ExitRecord
 	JournalFile = "journal"      // the metrics, see package metrics
@@ -61,6 +62,12 @@ type Run struct {
 // ClaimDescriptor.
 func RunnerCommand(runner string, run Run) []string {
 	return []string{runner, "run", run.Directory}
+}
+
+// OnceCommand is the command line that runs a run on any machine that sees its
+// directory, however often it is started.
+func OnceCommand(runner string, run Run) []string {
+	return []string{runner, "once", run.Directory}
 }
 
 // Path returns the absolute path of one of the package's files.
