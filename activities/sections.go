@@ -16,8 +16,8 @@ import (
 type Secrets struct {
 	// Resolve replaces the references in a section by what they refer to now.
 	Resolve func(experiment string, options json.RawMessage) (json.RawMessage, error)
-	// LookupEnv finds variables of whoever ran an experiment.
-	LookupEnv func(experiment, name string) (string, bool)
+	// Environment returns the variables of whoever ran an experiment, NAME=value.
+	Environment func(experiment string) []string
 }
 
 // SectionsOf reads the sections of experiments from their configurations on record.
@@ -51,8 +51,8 @@ func (s Secrets) Section(id string, config experiment.Platform) platforms.Sectio
 		}
 		return s.Resolve(id, config.Options)
 	}
-	if s.LookupEnv != nil {
-		section.Lookup = func(name string) (string, bool) { return s.LookupEnv(id, name) }
+	if s.Environment != nil {
+		section.Environment = func() []string { return s.Environment(id) }
 	}
 	return section
 }

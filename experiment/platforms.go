@@ -220,6 +220,13 @@ var frameworkcontrollerOptions = &section{keys: []key{
 	{name: "configPath", kind: existingFile, doc: "a Framework of your own, as YAML"},
 }}
 
+var executableOptions = &section{keys: []key{
+	{name: "executable", kind: existingFile, required: true, doc: "a program that is the platform, called once for each verb"},
+	{name: "options", kind: free, doc: "the program's own; it gets them as they are"},
+	{name: "timeout", kind: durationFrom(1), fallback: int64(60), doc: "how long one call may take"},
+	{name: "concurrency", kind: integerFrom(1), fallback: int64(4), doc: "calls at once"},
+}}
+
 // platforms is every training service that NNI ever had, and ours.
 var platforms = []platform{
 	{name: "local", options: localOptions, check: checkLocal},
@@ -232,6 +239,7 @@ var platforms = []platform{
 	{name: "dlts", options: dltsOptions},
 	{name: "aml", options: amlOptions},
 	{name: "dlc", options: dlcOptions},
+	{name: "executable", options: executableOptions},
 	{name: "fake", options: &section{rest: true}, ownCommands: true},
 }
 

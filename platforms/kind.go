@@ -3,6 +3,8 @@ package platforms
 import (
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/perennial-ml/perennial/trial"
@@ -46,8 +48,9 @@ type Section struct {
 	// Resolve returns the section's own keys with what the references among them
 	// refer to, anew each time; nil: there are none.
 	Resolve func(context.Context) (json.RawMessage, error)
-	// Lookup finds variables of whoever ran the experiment; nil: there are none.
-	Lookup func(name string) (string, bool)
+	// Environment returns the variables of whoever ran the experiment, NAME=value; nil:
+	// nobody knows them.
+	Environment func() []string
 }
 
 // Options returns the section's own keys, secrets resolved. Every call resolves them
@@ -67,10 +70,16 @@ func (s Section) Options(ctx context.Context) (json.RawMessage, error) {
 
 // LookupEnv finds a variable of whoever ran the experiment.
 func (s Section) LookupEnv(name string) (string, bool) {
-	if s.Lookup == nil {
+	if s.Environment == nil {
 		return "", false
 	}
-	return s.Lookup(name)
+	all := s.Environment()
+	for _, variable := range slices.Backward(all) { // the last one counts
+		if value, found := strings.CutPrefix(variable, name+"="); found {
+			return value, true
+		}
+	}
+	return "", false
 }
 
 // Traits are a platform's ways, on which callers decide instead of on its name.

@@ -62,7 +62,7 @@ func checkAssessor(name string, arguments json.RawMessage) error {
 // checkPlatform has the faults of a platform that knows their places shown there,
 // and any other error at its name.
 func checkPlatform(name string, options json.RawMessage) []experiment.OptionFault {
-	err := all.All(all.Options{}).Check(name, options)
+	err := all.All(all.Options{Environment: os.Environ()}).Check(name, options)
 	if err == nil {
 		return nil
 	}

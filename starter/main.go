@@ -38,7 +38,7 @@ func run() int {
 		Args: os.Args[1:], Env: os.Environ(), Home: home,
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Width: width,
 		Now: time.Now, Tick: time.Second / 4, Patience: 2 * time.Minute,
-		Build: build(), Registry: all.All(all.Options{}), Engine: &engine{home: home, external: external},
+		Build: build(), Registry: all.All(all.Options{Environment: os.Environ()}), Engine: &engine{home: home, external: external},
 	})
 }
 

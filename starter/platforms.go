@@ -19,12 +19,12 @@ import (
 // registry is the platforms of this program, with a runner for this machine; empty
 // where nothing is started.
 func (e *engine) registry(runner string) platforms.Registry {
-	return all.All(all.Options{Runner: runner, StateDirectory: e.home, GPUs: gpus(), Runners: binary.For})
+	return all.All(all.Options{Runner: runner, StateDirectory: e.home, GPUs: gpus(), Runners: binary.For, Environment: os.Environ()})
 }
 
 // kept is what was kept beside experiments when they were run.
 func (e *engine) kept() activities.Secrets {
-	return activities.Secrets{Resolve: e.secrets, LookupEnv: e.lookupEnv}
+	return activities.Secrets{Resolve: e.secrets, Environment: e.variables}
 }
 
 // lookupEnv finds a variable of whoever ran an experiment; of this process where

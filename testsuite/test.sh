@@ -19,7 +19,7 @@ linked=$(go list -test -f '{{.ImportPath}}|{{join .Deps " "}}' ./... |
     awk -F'|' 'index(" " $2 " ", " go.temporal.io/server/temporal ") {print $1}' |
     sed 's/ .*//; s/\.test$//; s/_test$//' | sort -u)
 mapfile -t plain < <(echo "$linked" | grep -v /testsuite/)
-mapfile -t raced < <(go list ./... | grep -vxF "$linked" | grep -v '/tuners$\|/testsuite/\(endtoend\|chaos\|webui\|cluster\|bench\|sshlab\|kube\)')
+mapfile -t raced < <(go list ./... | grep -vxF "$linked" | grep -v '/tuners$\|/testsuite/\(endtoend\|chaos\|webui\|cluster\|bench\|sshlab\|slurmlab\|kube\)')
 
 step "format and vet"
 unformatted=$(gofmt -l $(git ls-files '*.go' 2>/dev/null || find . -name '*.go'))
@@ -34,6 +34,11 @@ if [ "$(id -u)" = 0 ] && ! { [ -x /usr/sbin/sshd ] && [ -x /bin/csh ] && command
     install_packages openssh-server openssh-client iproute2 util-linux csh
 fi
 
+step "what a Slurm cluster is made of, and an example of a platform"
+if [ "$(id -u)" = 0 ] && ! { command -v slurmctld && command -v slurmd && command -v sbatch && command -v munged && command -v jq && command -v pgrep; } >/dev/null; then
+    install_packages slurmctld slurmd slurm-client munge jq procps
+fi
+
 # Tuners are state machines without a goroutine, and their suite computes a lot.
 step "what every tuner promises"
 go test -timeout 15m ./tuners
@@ -45,7 +50,7 @@ step "the embedded server and its host"
 go test -timeout 10m "${plain[@]}"
 
 step "stories, crashes and power cuts, with the real program"
-go test -timeout 40m -p 1 -v ./testsuite/sshlab ./testsuite/endtoend/... ./testsuite/chaos/... 2>&1 | grep -vE '^=== (RUN|PAUSE|CONT)'
+go test -timeout 40m -p 1 -v ./testsuite/sshlab ./testsuite/slurmlab ./testsuite/endtoend/... ./testsuite/chaos/... 2>&1 | grep -vE '^=== (RUN|PAUSE|CONT)'
 
 step "the Web UI and the temporal command line, on Temporal's own pages and messages"
 [ -x bin/tools/temporal ] || GOBIN=$PWD/bin/tools go install github.com/temporalio/cli/cmd/temporal@v1.5.1

@@ -4,6 +4,7 @@ package all
 import (
 	"github.com/perennial-ml/perennial/gpu"
 	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/platforms/executable"
 	"github.com/perennial-ml/perennial/platforms/fake"
 	"github.com/perennial-ml/perennial/platforms/local"
 	"github.com/perennial-ml/perennial/platforms/remote"
@@ -17,6 +18,9 @@ type Options struct {
 	// Runners returns the runner's binary for other machines, by Go's names for
 	// their kind.
 	Runners func(system, processor string) ([]byte, error)
+	// Environment is what platforms that users write find in theirs, NAME=value, where
+	// nobody knows that of whoever ran the experiment.
+	Environment []string
 }
 
 // All returns the platforms of this build. It touches nothing outside this process.
@@ -26,6 +30,7 @@ func All(options Options) platforms.Registry {
 		local.New(local.Options{Runner: options.Runner, StateDirectory: options.StateDirectory, GPUs: options.GPUs}),
 		remote.New(remote.Options{StateDirectory: options.StateDirectory, Runner: options.Runners}),
 		fake.New(fake.Options{StateDirectory: options.StateDirectory}),
+		executable.New(executable.Options{StateDirectory: options.StateDirectory, Runner: options.Runner, Environment: options.Environment}),
 	} {
 		registry[kind.Traits.Name] = kind
 	}

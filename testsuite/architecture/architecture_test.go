@@ -33,6 +33,7 @@ var rooms = map[string][]string{
 	"platforms":               {"trial", "metrics", "codedir", "gpu"},
 	"platforms/local":         {"platforms", "runner/rundir", "runner/runs", "gpu", "trial", "metrics", "codedir"},
 	"platforms/remote":        {"platforms", "platforms/internal/ssh", "runner/rundir", "runner/runs", "runner/agent", "gpu", "trial", "metrics", "codedir"},
+	"platforms/executable":    {"platforms", "runner/rundir", "trial", "metrics", "codedir"},
 	"platforms/fake":          {"platforms", "runner/rundir", "gpu", "trial", "metrics", "codedir"},
 	"platforms/all":           {"platforms/...", "trial", "gpu"},
 	"runner":                  {"trial", "metrics", "gpu", "runner/rundir", "runner/stream", "runner/trialmodule"},

@@ -1,0 +1,486 @@
+package executable
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/perennial-ml/perennial/metrics"
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/runner/rundir"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+const (
+	// neverStarted is the exit code of a run whose intent came before its start.
+	neverStarted = -1
+	// margin is what a runner has, beside the trial's grace, to end a run by itself.
+	margin = 30 * time.Second
+)
+
+var streams = []string{rundir.Stdout, rundir.Stderr, rundir.TrialLog}
+
+// starting is why a run waits that hardly can be there yet.
+var starting = trial.Reason{Code: "starting", Text: "it was submitted and is not to be seen yet"}
+
+// look is one question with what is known of its run here.
+type look struct {
+	platforms.Question
+	attempt
+	report platforms.Report
+	data   json.RawMessage
+	asked  bool // the executable must say how the run is
+}
+
+// Poll implements platforms.Platform. One call asks about all runs whose end is not
+// in their own directory.
+func (p *platform) Poll(ctx context.Context, questions []platforms.Question) ([]platforms.Report, error) {
+	d, err := p.open(ctx, "poll")
+	if err != nil {
+		return nil, err
+	}
+	looks := make([]*look, len(questions))
+	var asked []*look
+	for i, question := range questions {
+		looks[i] = p.look(question)
+		if looks[i].asked {
+			asked = append(asked, looks[i])
+		}
+	}
+	if err := p.ask(ctx, d, asked); err != nil {
+		return nil, err
+	}
+	reports := make([]platforms.Report, len(questions))
+	for i, l := range looks {
+		reports[i] = l.told()
+	}
+	return reports, nil
+}
+
+// look finds what can be said of a run without its executable.
+func (p *platform) look(question platforms.Question) *look {
+	l := &look{Question: question, report: platforms.Report{Key: question.Handle.Key, Phase: platforms.Absent}}
+	a, err := p.find(question.Handle.Key)
+	if errors.Is(err, os.ErrNotExist) {
+		return l
+	}
+	l.attempt = a
+	if err == nil {
+		l.data, err = a.data()
+	}
+	if err == nil {
+		err = l.observe()
+	}
+	if err != nil {
+		l.report.Phase, l.report.Reason = platforms.Unreachable, trial.Reason{Code: "unreadable", Text: err.Error()}
+	}
+	return l
+}
+
+// observe reads what lies in the run's directory. The claim is held by who submits
+// it, never by its runner, which is elsewhere.
+func (l *look) observe() error {
+	seen, err := l.Observe()
+	if err != nil {
+		return err
+	}
+	l.report.Intent = seen.Intent
+	if l.Shared {
+		l.report.Output = l.entry.Directory
+	}
+	if seen.Process != nil {
+		l.report.Started = seen.Process.Started
+	}
+	switch {
+	case seen.Exit != nil:
+		l.exited(*seen.Exit)
+	case l.data != nil:
+		l.asked = true
+	case seen.Held:
+		l.report.Phase, l.report.Reason = platforms.Waiting, trial.Reason{Code: "starting", Text: "it is being submitted"}
+	case seen.Intent != nil && seen.Process == nil:
+		l.never()
+	default: // a submit whose answer was lost
+		l.asked = true
+	}
+	return nil
+}
+
+func (l *look) exited(exit rundir.ExitRecord) {
+	l.report.Phase, l.report.Exit, l.report.Intent = platforms.Exited, &exit.Exit, exit.Intent
+	l.report.Started, l.report.Ended = exit.Started, exit.Ended
+}
+
+func (l *look) never() {
+	l.report.Phase = platforms.Exited
+	l.report.Exit = &trial.Exit{Code: neverStarted, Text: "never started: it was cancelled before"}
+}
+
+// heard is what an executable said last of runs that waited or ran: as long as it
+// need not be asked again that is how they are.
+type heard struct {
+	mutex sync.Mutex
+	since time.Time
+	runs  map[trial.Key]*report // nil of one that may be over
+}
+
+// submitted notes a run that the executable accepted, and that has hardly begun.
+func (h *heard) submitted(key trial.Key) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if h.runs != nil {
+		h.runs[key] = &report{Phase: waiting, Reason: reason(starting)}
+	}
+}
+
+// recall returns what was said last of runs, while that is good for all of them.
+func (h *heard) recall(looks []*look, interval time.Duration) ([]report, bool) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if time.Since(h.since) >= interval {
+		return nil, false
+	}
+	var all []report
+	for _, l := range looks {
+		told := h.runs[l.Key]
+		if told == nil {
+			return nil, false
+		}
+		all = append(all, *told)
+	}
+	return all, true
+}
+
+// keep remembers what was said of runs, but not of one that may be over: its last
+// words are to be had until they are on record.
+func (h *heard) keep(asked []*look, told []report) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.since, h.runs = time.Now(), map[trial.Key]*report{}
+	for i, said := range told {
+		h.runs[asked[i].Key] = nil
+		if said.Phase == waiting || said.Phase == running {
+			said.Records, said.Next, said.More = nil, string(asked[i].After), false
+			h.runs[asked[i].Key] = &said
+		}
+	}
+}
+
+// interval is how often the executable may be asked.
+func (d *described) interval() time.Duration {
+	if d.PollInterval <= 0 {
+		return usualInterval
+	}
+	return time.Duration(d.PollInterval * float64(time.Second))
+}
+
+// ask has the executable say how runs are, unless it did so just before.
+func (p *platform) ask(ctx context.Context, d *described, asked []*look) error {
+	if len(asked) == 0 {
+		return nil
+	}
+	if told, good := p.heard.recall(asked, d.interval()); good {
+		return p.hear(ctx, d, asked, told)
+	}
+	request := pollRequest{call: d.call}
+	for _, l := range asked {
+		request.Runs = append(request.Runs, question{l.attempt.run(l.data), string(l.After)})
+	}
+	var answer pollAnswer
+	if err := d.program.call(ctx, "poll", request, &answer); err != nil {
+		return err
+	}
+	if len(answer.Reports) != len(asked) {
+		return platforms.Errorf(platforms.Transient, "poll", "%s was asked about %d runs and answered about %d", d.path, len(asked), len(answer.Reports))
+	}
+	p.heard.keep(asked, answer.Reports)
+	return p.hear(ctx, d, asked, answer.Reports)
+}
+
+func (p *platform) hear(ctx context.Context, d *described, asked []*look, told []report) error {
+	for i, l := range asked {
+		if err := l.hear(told[i]); err != nil {
+			return err
+		}
+		p.enforce(ctx, d, l)
+	}
+	return nil
+}
+
+// hear takes over what the executable says of a run.
+func (l *look) hear(told report) error {
+	l.report.Reason = trial.Reason(told.Reason)
+	if l.report.Reason.Text != "" && l.report.Reason.Code == "" {
+		l.report.Reason = trial.Reason{Code: "platform", Text: told.Reason.Text}
+	}
+	if told.Host != "" || told.URL != "" || told.Data != nil {
+		if err := l.learn(told); err != nil {
+			return err
+		}
+	}
+	if l.report.Started.IsZero() {
+		l.report.Started = told.Started
+	}
+	switch told.Phase {
+	case waiting:
+		l.report.Phase = platforms.Waiting
+	case running:
+		l.runs()
+	case exited:
+		l.ended(told)
+	case gone:
+		return l.gone()
+	default:
+		l.report.Phase = platforms.Unreachable
+	}
+	if !l.Shared {
+		l.report.Journal = &platforms.Journal{Records: told.Records, Next: platforms.Cursor(told.Next), More: told.More}
+	}
+	return nil
+}
+
+// runs is a run whose command has started, as its directory tells where that is
+// shared: what the executable sees may still be on its way there.
+func (l *look) runs() {
+	l.report.Phase = platforms.Running
+	if l.Shared && l.report.Started.IsZero() {
+		l.report.Phase, l.report.Reason = platforms.Waiting, trial.Reason{Code: "starting", Text: "its runner is starting"}
+	}
+}
+
+// learn keeps what is known of a run only after its submit.
+func (l *look) learn(told report) error {
+	if told.Data != nil && string(told.Data) != string(l.data) {
+		if err := l.keep(told.Data); err != nil {
+			return fileFault("poll", err)
+		}
+		l.data = told.Data
+	}
+	now := l.attempt.handle(l.data)
+	now.Host, now.URL = told.Host, told.URL
+	if now.Host != l.Handle.Host || now.URL != l.Handle.URL || string(now.Data) != string(l.Handle.Data) {
+		l.report.Handle = &now
+	}
+	return nil
+}
+
+func (l *look) ended(told report) {
+	l.report.Phase, l.report.Exit, l.report.Ended = platforms.Exited, told.Exit, told.Ended
+	if told.Exit == nil {
+		l.report.Exit = &trial.Exit{Code: 1, Text: "the platform did not say how it ended"}
+	}
+	if told.Exit != nil && told.Exit.Code == 0 {
+		l.report.Intent = nil // it ended by itself
+	}
+}
+
+// gone is a run that the executable does not find any more. Its directory is read
+// again: it may have ended since.
+func (l *look) gone() error {
+	why := l.report.Reason
+	if err := l.observe(); err != nil {
+		return fileFault("poll", err)
+	}
+	seen, err := l.Observe()
+	switch {
+	case err != nil:
+		return fileFault("poll", err)
+	case l.report.Phase == platforms.Exited:
+		l.report.Reason, l.report.Handle = trial.Reason{}, nil // as when nobody is asked any more
+	case seen.Intent != nil && seen.Process == nil:
+		l.never()
+	case seen.Process == nil && l.Shared && l.fresh():
+		l.report.Phase, l.report.Reason = platforms.Waiting, starting
+	default:
+		l.report.Phase, l.report.Reason = platforms.Lost, why
+		if why.Zero() {
+			l.report.Reason = trial.Reason{Code: "gone", Text: "its platform does not know it any more, and it left no word of its end"}
+		}
+	}
+	return nil
+}
+
+// fresh tells whether the run was submitted so short a time ago that it need not be
+// there yet.
+func (l *look) fresh() bool {
+	info, err := os.Stat(l.answered)
+	return err == nil && time.Since(info.ModTime()) < margin
+}
+
+// enforce ends a run by force that had all the time there is to end by itself.
+func (p *platform) enforce(ctx context.Context, d *described, l *look) {
+	if l.report.Phase != platforms.Running || l.report.Intent == nil || !l.Shared {
+		return
+	}
+	since, err := os.Stat(l.Path(rundir.IntentFile))
+	spec, specErr := l.ReadSpec()
+	if err != nil || specErr != nil || time.Since(since.ModTime()) < spec.Grace+margin {
+		return
+	}
+	// A failure comes again with the next poll, which says why the run still is.
+	if err := d.program.call(ctx, "cancel", cancelRequest{d.call, l.attempt.run(l.data), *l.report.Intent, true}, &nothing{}); err != nil {
+		l.report.Reason = trial.Reason{Code: "cannot-end", Text: "it does not end, and its platform cannot end it by force: " + err.Error()}
+	}
+}
+
+// told is the report, with the journal where that lies in a shared directory.
+func (l *look) told() platforms.Report {
+	if !l.Shared || l.report.Phase == platforms.Unreachable {
+		return l.report
+	}
+	records, next, err := readJournal(l.attempt, l.After)
+	if err != nil {
+		return l.report // Collect says why
+	}
+	l.report.Journal = &platforms.Journal{Records: records, Next: next}
+	if more, _, err := readJournal(l.attempt, next); err == nil {
+		l.report.Journal.More = len(more) > 0
+	}
+	return l.report
+}
+
+// readJournal reads what follows a cursor, an offset in bytes.
+func readJournal(a attempt, after platforms.Cursor) ([]metrics.Record, platforms.Cursor, error) {
+	offset, err := strconv.ParseInt("0"+string(after), 10, 64)
+	if err != nil {
+		return nil, after, platforms.Errorf(platforms.Invalid, "collect", "%q is no cursor of this platform", after)
+	}
+	records, next, err := metrics.ReadJournal(a.Path(rundir.JournalFile), offset)
+	switch {
+	case errors.Is(err, metrics.ErrNoJournal):
+		return nil, after, platforms.Errorf(platforms.NotFound, "collect", "%w", err)
+	case err != nil || len(records) == 0:
+		return nil, after, fileFault("collect", err)
+	}
+	return records, platforms.Cursor(strconv.FormatInt(next, 10)), nil
+}
+
+// Collect implements platforms.Platform.
+func (p *platform) Collect(ctx context.Context, handle platforms.Handle, after platforms.Cursor) ([]metrics.Record, platforms.Cursor, error) {
+	a, err := p.find(handle.Key)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, after, nil
+	}
+	if err != nil {
+		return nil, after, fileFault("collect", err)
+	}
+	if a.Shared {
+		return readJournal(a, after)
+	}
+	reports, err := p.Poll(ctx, []platforms.Question{{Handle: handle, After: after}})
+	if err != nil || reports[0].Journal == nil || len(reports[0].Journal.Records) == 0 {
+		return nil, after, err
+	}
+	return reports[0].Journal.Records, reports[0].Journal.Next, nil
+}
+
+// Cancel implements platforms.Platform. The intent is on this machine's disk, or in
+// the shared directory where the runner finds it, before the executable hears of it.
+func (p *platform) Cancel(ctx context.Context, handle platforms.Handle, intent trial.Intent) error {
+	d, err := p.open(ctx, "cancel")
+	if err != nil {
+		return err
+	}
+	a, err := p.enter(d, handle.Key)
+	if err != nil {
+		return fileFault("cancel", err)
+	}
+	return fileFault("cancel", p.end(ctx, d, a, intent, false))
+}
+
+// end notes an intent and has the executable end the run; a run that was never
+// submitted never is.
+func (p *platform) end(ctx context.Context, d *described, a attempt, intent trial.Intent, force bool) error {
+	seen, err := a.Observe()
+	if err != nil || seen.Exit != nil {
+		return err
+	}
+	first, err := a.WriteIntent(intent)
+	if err != nil {
+		return err
+	}
+	claim, err := claimed(ctx, a.Run) // a submit that is under way comes to its end first
+	if err != nil {
+		return err
+	}
+	defer claim.Close()
+	data, err := a.data()
+	if err != nil || data == nil && !d.mayHave(a) {
+		return err
+	}
+	return d.program.call(ctx, "cancel", cancelRequest{d.call, a.run(data), first, force || !a.Shared}, &nothing{})
+}
+
+// mayHave tells whether an executable may have started a run although no answer of
+// it came.
+func (d *described) mayHave(a attempt) bool {
+	_, err := os.Stat(a.Path(rundir.JobFile))
+	return !a.Shared || err == nil
+}
+
+// Logs implements platforms.WithLogs.
+func (p *platform) Logs(ctx context.Context, handle platforms.Handle, wanted platforms.Log) (io.ReadCloser, error) {
+	if !slices.Contains(streams, wanted.Stream) {
+		return nil, platforms.Errorf(platforms.NotFound, "logs", "there is no stream %q, only %v", wanted.Stream, streams)
+	}
+	a, err := p.find(handle.Key)
+	if errors.Is(err, os.ErrNotExist) {
+		return io.NopCloser(strings.NewReader("")), nil
+	}
+	if err != nil {
+		return nil, fileFault("logs", err)
+	}
+	if a.Shared {
+		return openFrom(a.Path(wanted.Stream), wanted.From)
+	}
+	return p.askLogs(ctx, a, wanted)
+}
+
+func openFrom(path string, from int64) (io.ReadCloser, error) {
+	file, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return io.NopCloser(strings.NewReader("")), nil
+	}
+	if err != nil {
+		return nil, fileFault("logs", err)
+	}
+	_, err = file.Seek(from, io.SeekStart)
+	return file, fileFault("logs", err)
+}
+
+func (p *platform) askLogs(ctx context.Context, a attempt, wanted platforms.Log) (io.ReadCloser, error) {
+	d, err := p.open(ctx, "logs")
+	if err != nil {
+		return nil, err
+	}
+	if !d.has("logs") {
+		return nil, platforms.Errorf(platforms.NotFound, "logs", "%s has no verb logs", d.path)
+	}
+	data, err := a.data()
+	if err != nil {
+		return nil, fileFault("logs", err)
+	}
+	var answer logsAnswer
+	err = d.program.call(ctx, "logs", logsRequest{d.call, a.run(data), wanted.Stream, wanted.From}, &answer)
+	return io.NopCloser(strings.NewReader(answer.Text)), err
+}
+
+// CleanUp implements platforms.WithCleanup. In a shared directory everything stays:
+// code for who resumes the experiment, and what trials left.
+func (p *platform) CleanUp(ctx context.Context) error {
+	d, err := p.open(ctx, "cleanUp")
+	if err != nil {
+		return err
+	}
+	if !d.has("cleanUp") {
+		return nil
+	}
+	return d.program.call(ctx, "cleanUp", d.call, &nothing{})
+}
