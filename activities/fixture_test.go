@@ -72,7 +72,7 @@ func newFixtureWith(t *testing.T, change func(*experiment.Experiment)) *fixture 
 func (f *fixture) activities() *activities.Activities {
 	logger := slog.New(slog.DiscardHandler)
 	sections := poller.Observe(poller.Options{
-		Registry: platforms.Registry{"scripted": f.platform.kind("scripted"), "local": f.platform.kind("local")},
+		Registry: platforms.Registry{"scripted": f.platform.kind("scripted"), "local": f.platform.kind("local"), "forgetful": f.platform.kind("forgetful")},
 		Sections: activities.SectionsOf(f.Store, activities.Secrets{}), Record: f.Store, Logger: logger,
 	})
 	f.Cleanup(func() {
@@ -212,7 +212,7 @@ type scripted struct {
 
 func (s *scripted) kind(name string) platforms.Kind {
 	return platforms.Kind{
-		Traits: platforms.Traits{Name: name, RunsHere: name == "local", KeepsIntent: true, PollInterval: 2 * time.Millisecond, Losable: 1},
+		Traits: platforms.Traits{Name: name, RunsHere: name == "local", KeepsIntent: name != "forgetful", PollInterval: 2 * time.Millisecond, Losable: 1},
 		Open:   func(platforms.Section) platforms.Platform { return s },
 	}
 }

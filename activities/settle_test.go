@@ -212,3 +212,27 @@ func TestAnAttemptIsNotJudgedByARecordThatDoesNotKnowItsEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, attempt.Outcome)
 }
+
+func TestOfAServiceThatKeepsNoIntentTheRecordSaysWhoEndedARun(t *testing.T) {
+	f := newFixtureWith(t, func(e *experiment.Experiment) { e.Platforms[0].Name = "forgetful" })
+	f.ask(3)
+	endedByService := func(n int) trial.Key {
+		attempt, err := f.BeginAttempt(ctx, id, n, "forgetful")
+		require.NoError(t, err)
+		return attempt.Key
+	}
+	fromOutside, decided, stopped := endedByService(0), endedByService(1), endedByService(2)
+	_, err := f.Activities.Decide(ctx, id, 1, trial.Decision{ID: "d", Cause: trial.CauseEarlyStop})
+	require.NoError(t, err)
+	settle := func(key trial.Key) activities.Settlement {
+		over := record.Observation{Phase: string(platforms.Exited), Exit: &trial.Exit{Code: 143, Outside: true}, Drained: true}
+		require.NoError(t, f.Observe(ctx, key, over))
+		settlement, err := f.Activities.Settle(ctx, key)
+		require.NoError(t, err)
+		return settlement
+	}
+	require.True(t, settle(fromOutside).Again(), "nobody here wanted it to end")
+	require.Equal(t, trial.EarlyStopped, settle(decided).State)
+	f.command(trial.Stop, "")
+	require.True(t, settle(stopped).Interrupted, "it goes on when the experiment is resumed, and no fault is counted")
+}
