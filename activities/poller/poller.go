@@ -55,7 +55,8 @@ type Poller struct {
 	notice  time.Time        // no poll before; of Run alone
 	working sync.WaitGroup
 	slots   chan struct{}
-	vacated func() // called when a run is over
+	closed  chan struct{} // Run has ended: nobody observes any more
+	vacated func()        // called when a run is over
 	// discovered is called when a run was found whose Submit was never answered.
 	discovered func(trial.Key)
 }
@@ -89,6 +90,7 @@ func New(platform platforms.Platform, traits platforms.Traits, store *record.Sto
 		hints:    make(chan trial.Key, hintsKept),
 		ends:     endsOf(platform),
 		vacated:  func() {},
+		closed:   make(chan struct{}),
 
 		discovered: func(trial.Key) {},
 	}
@@ -101,8 +103,9 @@ func endsOf(platform platforms.Platform) <-chan trial.Key {
 	return nil
 }
 
-// Run observes until the context ends.
+// Run observes until the context ends, once.
 func (p *Poller) Run(ctx context.Context) {
+	defer close(p.closed)
 	defer p.working.Wait()
 	for quiet := 0; p.await(ctx); quiet++ {
 		started := time.Now()
@@ -218,6 +221,8 @@ func (p *Poller) Watch(ctx context.Context, key trial.Key) (record.Attempt, erro
 		return p.store.Attempt(ctx, key)
 	case <-ctx.Done():
 		return record.Attempt{}, ctx.Err()
+	case <-p.closed:
+		return record.Attempt{}, platforms.Errorf(platforms.Transient, "watch", "its section was closed meanwhile")
 	}
 }
 

@@ -59,7 +59,8 @@ type place struct {
 
 type opened struct {
 	*Section
-	stop func()
+	needed time.Time // when somebody asked for it, the last time
+	stop   func()
 }
 
 // Observe returns the sections, and begins with those that have open attempts on
@@ -119,6 +120,7 @@ func (s *Sections) Of(ctx context.Context, experiment string, sequence int) (*Se
 	if s.open[at] == nil {
 		s.open[at] = s.begin(found)
 	}
+	s.open[at].needed = time.Now()
 	return s.open[at].Section, nil
 }
 
@@ -154,7 +156,7 @@ func (s *Sections) begin(found platforms.Section) *opened {
 		defer close(done)
 		poller.Run(ctx)
 	})
-	return &opened{&Section{platform, poller, kind.Traits, room}, func() { cancel(); <-done }}
+	return &opened{Section: &Section{platform, poller, kind.Traits, room}, stop: func() { cancel(); <-done }}
 }
 
 // Stranger opens a section of an experiment that is not on record: nobody knows its
@@ -164,13 +166,14 @@ func (s *Sections) Stranger(platform, experiment string) platforms.Platform {
 	return guarded{opened, s.options.Logger.With("platform", platform)}
 }
 
-// Retain closes the sections of all experiments but these, except where a run is still
-// observed. Whoever needs one of them again finds it opened anew.
-func (s *Sections) Retain(active []string) {
+// Retain closes the sections of all experiments but these that nobody has asked for of
+// late, except where a run is still observed. Whoever needs one of them again finds it
+// opened anew.
+func (s *Sections) Retain(active []string, late time.Duration) {
 	s.mu.Lock()
 	var closing []*opened
 	for at, section := range s.open {
-		if !slices.Contains(active, at.experiment) && !section.observes() {
+		if !slices.Contains(active, at.experiment) && !section.observes() && time.Since(section.needed) >= late {
 			closing = append(closing, section)
 			delete(s.open, at)
 			delete(s.of, at.experiment)

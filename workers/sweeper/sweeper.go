@@ -79,9 +79,13 @@ func (s *Sweeper) Sweep(ctx context.Context) error {
 			failures = append(failures, s.leftovers(ctx, name))
 		}
 	}
-	s.Sections.Retain(active)
+	s.Sections.Retain(active, idleFor)
 	return errors.Join(append(failures, s.cleanUp(ctx))...)
 }
+
+// idleFor is how long a section stays open that nobody needs: longer than a sweep takes,
+// since an experiment may have begun meanwhile, and than any try at a platform.
+const idleFor = 15 * time.Minute
 
 // cleanUp has what experiments have left on their platforms removed when they are over.
 func (s *Sweeper) cleanUp(ctx context.Context) error {
