@@ -80,8 +80,9 @@ func (p *Poller) conclude(ctx context.Context, s sighting) {
 	p.complain(ctx, s.watched, "collect the last metrics", err)
 	o := observation(s.report)
 	if platforms.CodeOf(err) == platforms.NotFound && err != nil {
-		// It is gone for good, so nobody waits for it.
-		o.Reason = trial.Reason{Code: "journal-lost", Text: "metrics that were not collected before are lost, since its journal cannot be read: " + err.Error()}
+		// It is gone for good, so nobody waits for it. Of a run that was lost with it,
+		// why it was says more.
+		o.Reason = orElse(o.Reason, trial.Reason{Code: "journal-lost", Text: "metrics that were not collected before are lost, since its journal cannot be read: " + err.Error()})
 		empty, err = true, nil
 	}
 	if err != nil && ctx.Err() == nil {
@@ -92,6 +93,13 @@ func (p *Poller) conclude(ctx context.Context, s sighting) {
 		p.finish(s.watched)
 		p.forget(ctx, s)
 	}
+}
+
+func orElse(reason, other trial.Reason) trial.Reason {
+	if reason.Zero() {
+		return other
+	}
+	return reason
 }
 
 // forget has the platform forget a run of which everything is on record. Nobody

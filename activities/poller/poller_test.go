@@ -775,3 +775,13 @@ func TestASectionOfAnExperimentThatIsOverIsOpenedAnewWhenItIsNeeded(t *testing.T
 	require.NotSame(t, first, after)
 	require.NotSame(t, before, after)
 }
+
+func TestARunThatWasLostWithItsJournalSaysWhyItWasLost(t *testing.T) {
+	b := newBench(t)
+	key := b.begin()
+	b.submit(key)
+	b.set(key, platforms.Report{Phase: platforms.Lost, Reason: trial.Reason{Code: "host-lost", Text: "nothing was heard of it"}})
+	b.fail(nil, platforms.Errorf(platforms.NotFound, "collect", "given up"))
+	b.run()
+	require.Equal(t, "host-lost", b.watch(key).Reason.Code)
+}
