@@ -4,6 +4,7 @@
 package workers
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -30,6 +31,8 @@ const (
 	workerStopTimeout = 3 * time.Second
 	// pollers for each queue: two are too few for a hundred short trials at once.
 	pollers = 8
+	// verbPollers for the verbs of each platform, which are rare.
+	verbPollers = 2
 	// atOnceWaiting is how many activities a queue takes: they mostly wait, and each
 	// holds a slot as long as a trial or a round lasts.
 	atOnceWaiting = 5000
@@ -170,13 +173,18 @@ func PlatformQueue(queues workflows.Queues, registry platforms.Registry, stateID
 // work starts one worker for each queue. Experiments have a queue of their own,
 // or a parent would wait behind its children. What a workflow waits for is on its
 // own queue, so that the worker that asks for it is given it at once. Trials of a
-// platform that is served elsewhere can still be ended: that is in the record.
+// platform that is served elsewhere can still be ended: that is in the record. Verbs
+// that end by themselves have a queue of their own, which running attempts cannot fill.
 func (w *Workers) work(a *activities.Activities) error {
-	experiments := w.add(w.queues.Experiment(), a, true)
+	experiments := w.add(w.queues.Experiment(), a, worker.Options{})
 	experiments.RegisterWorkflowWithOptions(workflows.Experiment, workflow.RegisterOptions{Name: workflows.ExperimentType})
 	for name := range w.options.Sections.Registry() {
-		trials := w.add(a.Queue(name), a, w.options.Sections.Serves(name))
+		serves := w.options.Sections.Serves(name)
+		trials := w.add(a.Queue(name), a, worker.Options{LocalActivityWorkerOnly: !serves})
 		trials.RegisterWorkflowWithOptions(workflows.Trial, workflow.RegisterOptions{Name: workflows.TrialType})
+		if serves {
+			w.add(workflows.Verbs(a.Queue(name)), a, worker.Options{DisableWorkflowWorker: true, MaxConcurrentActivityTaskPollers: verbPollers})
+		}
 	}
 	for _, worker := range w.workers {
 		if err := worker.Start(); err != nil {
@@ -186,14 +194,14 @@ func (w *Workers) work(a *activities.Activities) error {
 	return nil
 }
 
-// add adds the worker of a queue; acting says whether it takes activities from it.
-func (w *Workers) add(queue string, a *activities.Activities, acting bool) worker.Worker {
-	worker := worker.New(w.options.Client, queue, worker.Options{
-		Identity: Identity(w.options.StateID, w.options.Nonce), DeploymentOptions: w.version,
-		Interceptors: []interceptor.WorkerInterceptor{&w.arrivals}, WorkerStopTimeout: workerStopTimeout,
-		MaxConcurrentWorkflowTaskPollers: pollers, MaxConcurrentActivityTaskPollers: pollers,
-		MaxConcurrentActivityExecutionSize: atOnceWaiting, LocalActivityWorkerOnly: !acting,
-	})
+// add adds the worker of a queue, with the options that every worker has.
+func (w *Workers) add(queue string, a *activities.Activities, options worker.Options) worker.Worker {
+	options.Identity, options.DeploymentOptions = Identity(w.options.StateID, w.options.Nonce), w.version
+	options.Interceptors, options.WorkerStopTimeout = []interceptor.WorkerInterceptor{&w.arrivals}, workerStopTimeout
+	options.MaxConcurrentWorkflowTaskPollers = pollers
+	options.MaxConcurrentActivityTaskPollers = cmp.Or(options.MaxConcurrentActivityTaskPollers, pollers)
+	options.MaxConcurrentActivityExecutionSize = atOnceWaiting
+	worker := worker.New(w.options.Client, queue, options)
 	worker.RegisterActivity(a)
 	w.workers = append(w.workers, worker)
 	return worker

@@ -6,6 +6,7 @@ package workflows
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/perennial-ml/perennial/trial"
 )
@@ -56,11 +57,24 @@ type Queues struct{ Record string }
 // Experiment is the queue of experiments, of their workflows and algorithms alike.
 func (q Queues) Experiment() string { return "perennial-experiment." + q.Record }
 
-// Platform is the queue of a platform's trials, workflows and activities alike;
-// host is empty unless they are bound to one.
+const (
+	platformPrefix = "platform."
+	verbsPrefix    = "verbs."
+)
+
+// Platform is the queue of a platform's trials, of their workflows and of the
+// attempts, which take a slot each as long as they run; host is empty unless they are
+// bound to one.
 func (q Queues) Platform(name, host string) string {
 	if host != "" {
 		name += "." + host
 	}
-	return "platform." + name + "." + q.Record
+	return platformPrefix + name + "." + q.Record
+}
+
+// Verbs is the queue, beside that of a platform's trials, of the verbs that come to an
+// end by themselves: whoever ends an attempt must not wait for a slot until another
+// one has ended.
+func Verbs(platformQueue string) string {
+	return verbsPrefix + strings.TrimPrefix(platformQueue, platformPrefix)
 }

@@ -47,17 +47,17 @@ func onRecord(ctx workflow.Context, summary string) workflow.Context {
 	})
 }
 
-// onPlatform runs a short platform verb on the workflow's own queue, a trial's.
+// onPlatform runs a short platform verb, beside what runs on the trial's own queue.
 func onPlatform(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: activities.PlatformTimeout, RetryPolicy: patient(), Summary: summary,
+		TaskQueue: Verbs(workflow.GetInfo(ctx).TaskQueueName), StartToCloseTimeout: activities.PlatformTimeout, RetryPolicy: patient(), Summary: summary,
 	})
 }
 
 // forPreparing runs a platform verb of minutes where the platform's workers are.
 func forPreparing(ctx workflow.Context, queue string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: queue, StartToCloseTimeout: prepareTimeout, RetryPolicy: patient(), Summary: "prepare the code directory",
+		TaskQueue: Verbs(queue), StartToCloseTimeout: prepareTimeout, RetryPolicy: patient(), Summary: "prepare the code directory",
 	})
 }
 
@@ -66,7 +66,7 @@ func forPreparing(ctx workflow.Context, queue string) workflow.Context {
 // a platform that is away keeps nobody waiting.
 func forTakingIn(ctx workflow.Context, queue string, must bool) workflow.Context {
 	options := workflow.ActivityOptions{
-		TaskQueue: queue, StartToCloseTimeout: prepareTimeout, RetryPolicy: patient(), Summary: "look for runs that the record does not know",
+		TaskQueue: Verbs(queue), StartToCloseTimeout: prepareTimeout, RetryPolicy: patient(), Summary: "look for runs that the record does not know",
 	}
 	if !must {
 		options.ScheduleToCloseTimeout = takeInTimeout

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/perennial-ml/perennial/activities"
@@ -242,4 +244,25 @@ func TestATrialOfAStoppingExperimentIsInterrupted(t *testing.T) {
 	require.Equal(t, trial.UserCanceled, b.trials()[0].State)
 	require.True(t, b.one().Interrupted, "and again")
 	require.Equal(t, 1, b.logged(trial.KindInterrupted))
+}
+
+func TestNoRunningAttemptTakesTheSlotOfWhoEndsOne(t *testing.T) {
+	b := newBench(t, settings{concurrency: 1, trials: 1, behaviour: slow})
+	b.ask(1)
+	queues := map[string]string{}
+	b.configure = func(env *testsuite.TestWorkflowEnvironment) {
+		env.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
+			queues[info.ActivityType.Name] = info.TaskQueue
+		})
+	}
+	env := b.environment(workflows.TrialWorkflowID(id, 0))
+	b.meanwhile(func() {
+		b.await(trial.Running, 1)
+		require.NoError(t, env.SignalWorkflowByID(workflows.TrialWorkflowID(id, 0), workflows.SignalCancel, nil))
+	})
+	env.ExecuteWorkflow(workflows.TrialType, workflows.TrialInput{Experiment: id, Platform: "fake"})
+	require.NoError(t, env.GetWorkflowError())
+	require.NotEmpty(t, queues["RunAttempt"])
+	require.Equal(t, workflows.Verbs(queues["RunAttempt"]), queues["CancelTrial"])
+	require.NotEqual(t, queues["RunAttempt"], queues["CancelTrial"])
 }
