@@ -135,13 +135,26 @@ func (a *Activities) look(ctx context.Context, platform *poller.Section, handle 
 		}
 		return false, ctx.Err()
 	}
-	text := "the record came from a backup and does not know it, and its directory does not tell what it ran with"
-	if err == nil {
-		text = "the record came from a backup and does not know it, and its number was given to a trial with other parameters"
+	text := "the record came from a backup and does not know it, and its number was given to a trial with other parameters"
+	if err != nil {
+		text = "the record came from a backup and does not know it, and its directory does not tell what it ran with"
+		if never, err := neverRan(ctx, platform, handle); err != nil || never {
+			return false, err
+		}
 	}
 	found.Ended[handle.Key] = trial.Reason{Code: reasonForgotten, Text: text}
 	found.Event.Ended = append(found.Event.Ended, named(handle))
 	return false, cancelInTime(ctx, platform, handle, platformIntent)
+}
+
+// neverRan tells whether a submission was interrupted before anything ran: the next
+// Submit under that number finishes it, whatever it runs with.
+func neverRan(ctx context.Context, platform *poller.Section, handle platforms.Handle) (bool, error) {
+	reports, err := platform.Poll(ctx, platforms.Ask(handle))
+	if err != nil || len(reports) != 1 {
+		return false, errors.Join(err, ctx.Err())
+	}
+	return reports[0].Phase == platforms.Absent, nil
 }
 
 // named is a run as people know it.
