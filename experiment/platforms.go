@@ -227,6 +227,25 @@ var executableOptions = &section{keys: []key{
 	{name: "concurrency", kind: integerFrom(1), fallback: int64(4), doc: "calls at once"},
 }}
 
+var kubernetesOptions = &section{keys: []key{
+	{name: "image", kind: text, required: true, doc: "the container image; it needs sh, cat and chmod, and what the trial needs"},
+	{name: "kind", kind: oneOf("Job"), fallback: "Job", doc: "the kind of object that a trial is on the cluster"},
+	{name: "namespace", kind: text, doc: "the Kubernetes namespace; that of the context by default"},
+	{name: "kubeconfig", kind: existingFile, doc: "the way to the cluster; $KUBECONFIG or ~/.kube/config by default, or the pod that starter runs in"},
+	{name: "context", kind: text, doc: "the context of the kubeconfig; its current one by default"},
+	{name: "cpu", kind: text, doc: "CPU cores for each trial, as Kubernetes counts them"},
+	{name: "memory", kind: text, doc: "memory for each trial, as Kubernetes writes it, such as 4Gi"},
+	{name: "gpuResource", kind: text, fallback: "nvidia.com/gpu", doc: "what the cluster calls the GPUs that trialGpuNumber counts"},
+	{name: "serviceAccount", kind: text, doc: "the service account of trials; the namespace's default where unset"},
+	{name: "imagePullSecrets", kind: listOf(text), doc: "secrets of the namespace for the registry"},
+	{name: "nodeSelector", kind: free, doc: "labels of the nodes to use"},
+	{name: "priorityClass", kind: text, doc: "the priority class of trials"},
+	{name: "tolerations", kind: listOf(free), doc: "taints of nodes to put up with, as a pod has them"},
+	{name: "volumes", kind: listOf(free), doc: "volumes, as a pod has them"},
+	{name: "volumeMounts", kind: listOf(free), doc: "where trials find the volumes, as a container has them"},
+	{name: "queue", kind: text, doc: "the queue of Kueue"},
+}}
+
 // platforms is every training service that NNI ever had, and ours.
 var platforms = []platform{
 	{name: "local", options: localOptions, check: checkLocal},
@@ -236,6 +255,7 @@ var platforms = []platform{
 	{name: "kubeflow", options: kubeflowOptions, check: checkKubeflow, ownCommands: true},
 	{name: "frameworkcontroller", options: frameworkcontrollerOptions, check: checkFrameworkcontroller, ownCommands: true},
 	{name: "adl", options: adlOptions, codeElsewhere: true},
+	{name: "kubernetes", options: kubernetesOptions},
 	{name: "dlts", options: dltsOptions},
 	{name: "aml", options: amlOptions},
 	{name: "dlc", options: dlcOptions},

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -124,7 +125,24 @@ func (c *container) live() error {
 	log := openLog(c.run)
 	a := newAttempt(c.run, c.job.Spec, log)
 	a.output = newOutput(c.stdout, os.Stderr, log)
+	if c.job.IntentFile != "" {
+		go c.heed()
+	}
 	return a.live()
+}
+
+// heed notes the intent that somebody outside makes appear in a file.
+func (c *container) heed() {
+	for ; ; time.Sleep(killInterval) {
+		text, _ := os.ReadFile(c.job.IntentFile) // not there: not yet
+		var intent trial.Intent
+		if json.Unmarshal(text, &intent) != nil || intent.Cause == "" {
+			continue
+		}
+		if _, err := c.run.WriteIntent(intent); err == nil {
+			return
+		}
+	}
 }
 
 // clearUp ends what an earlier runner in the same container's place left.

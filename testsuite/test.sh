@@ -19,7 +19,7 @@ linked=$(go list -test -f '{{.ImportPath}}|{{join .Deps " "}}' ./... |
     awk -F'|' 'index(" " $2 " ", " go.temporal.io/server/temporal ") {print $1}' |
     sed 's/ .*//; s/\.test$//; s/_test$//' | sort -u)
 mapfile -t plain < <(echo "$linked" | grep -v /testsuite/)
-mapfile -t raced < <(go list ./... | grep -vxF "$linked" | grep -v '/tuners$\|/testsuite/\(endtoend\|chaos\|webui\|cluster\|bench\|sshlab\|slurmlab\|kube\)')
+mapfile -t raced < <(go list ./... | grep -vxF "$linked" | grep -v '/tuners$\|/platforms/kubernetes\|/testsuite/\(endtoend\|chaos\|webui\|cluster\|bench\|sshlab\|slurmlab\|kube\)')
 
 step "format and vet"
 unformatted=$(gofmt -l $(git ls-files '*.go' 2>/dev/null || find . -name '*.go'))
@@ -68,7 +68,8 @@ if [ "$(id -u)" = 0 ]; then
         install_packages containerd runc containernetworking-plugins busybox-static iproute2
     testsuite/kube/tools/build.sh bin/kube
 fi
-go test -timeout 15m -v ./testsuite/kube/... 2>&1 | grep -vE '^=== (RUN|PAUSE|CONT)'
+go test -race -timeout 15m -v ./platforms/kubernetes/... 2>&1 | grep -vE '^=== (RUN|PAUSE|CONT)'
+go test -timeout 20m -p 1 -v ./testsuite/kube/... 2>&1 | grep -vE '^=== (RUN|PAUSE|CONT)'
 
 step "one end-to-end package with the race detector"
 go test -race -timeout 20m ./testsuite/raced/...

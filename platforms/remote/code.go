@@ -15,9 +15,9 @@ import (
 
 	"github.com/perennial-ml/perennial/codedir"
 	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/platforms/internal/archives"
 	"github.com/perennial-ml/perennial/platforms/internal/ssh"
 	"github.com/perennial-ml/perennial/runner/agent"
-	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/runner/runs"
 )
 
@@ -28,51 +28,8 @@ const othersPatience = 5 * time.Second
 // uploadTimeout bounds an upload: 300 MiB take that long at 0.5 MB/s.
 const uploadTimeout = 10 * time.Minute
 
-// archives keeps an experiment's code on the controller, packed, by its hash: what
-// the experiment began with, whatever becomes of the directory.
-type archives struct{ directory string }
-
-func (k *kind) archives(experiment string) archives {
-	return archives{filepath.Join(k.placements.Folder(experiment), "code")}
-}
-
-func (a archives) path(hash string) string {
-	return filepath.Join(a.directory, filepath.Base(hash)+".tar.gz")
-}
-
-// pack packs a directory and returns its hash.
-func (a archives) pack(directory string) (string, error) {
-	tree, err := codedir.Scan(directory, codedir.DefaultLimits())
-	if err != nil {
-		return "", err
-	}
-	hash, err := tree.Hash()
-	if err != nil {
-		return "", err
-	}
-	if _, err := os.Stat(a.path(hash)); err == nil {
-		return hash, nil
-	}
-	return hash, a.write(tree, hash)
-}
-
-func (a archives) write(tree *codedir.Tree, hash string) error {
-	if err := rundir.MakeDirectory(a.directory); err != nil {
-		return err
-	}
-	file, err := os.CreateTemp(a.directory, ".new-*")
-	if err != nil {
-		return err
-	}
-	err = errors.Join(tree.Pack(file), file.Sync(), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), a.path(hash))
-	}
-	if err != nil {
-		os.Remove(file.Name())
-		return err
-	}
-	return rundir.SyncDirectory(a.directory)
+func (k *kind) archives(experiment string) archives.Archives {
+	return archives.Archives{Directory: filepath.Join(k.placements.Folder(experiment), "code")}
 }
 
 // Prepare implements platforms.Platform: it packs the code and brings it to every
@@ -98,7 +55,7 @@ func (p *platform) packed(bundle platforms.Bundle) (string, error) {
 	if err := runs.CheckCode(bundle.CodeDirectory); err != nil {
 		return "", platforms.Errorf(platforms.Invalid, "prepare", "%w", err)
 	}
-	hash, err := p.archives(p.section.Experiment).pack(bundle.CodeDirectory)
+	hash, err := p.archives(p.section.Experiment).Pack(bundle.CodeDirectory)
 	if errors.Is(err, codedir.ErrTooLarge) || errors.Is(err, codedir.ErrLinkLeaves) {
 		err = platforms.Errorf(platforms.Invalid, "prepare", "%w", err)
 	}
@@ -183,7 +140,7 @@ func (h *host) bringing(up *link, experiment, hash string) *bringing {
 	brought := &bringing{done: make(chan struct{})}
 	h.uploads[name] = brought
 	go func() {
-		archive := h.kind.archives(experiment).path(hash)
+		archive := h.kind.archives(experiment).Path(hash)
 		err := up.upload(h.kind.ctx(), archive, agent.Hello{Experiment: experiment, Code: hash})
 		h.mutex.Lock()
 		defer h.mutex.Unlock()

@@ -23,6 +23,8 @@ const usage = `perennial-runner lives beside one attempt of a trial; starter sta
                                      command of a container; print its output and its journal
   perennial-runner journal DIRECTORY
                                      print the journal of a container's run until it is over
+  perennial-runner unpack DIRECTORY HASH PART...
+                                     unpack the code whose archive is in these parts
   perennial-runner end DIRECTORY CAUSE [DECISION]
                                      have a run end on somebody's behalf: user, early-stop …
   perennial-runner agent             speak for this machine's runs, on stdin and stdout
@@ -54,6 +56,8 @@ func command(arguments []string) error {
 		os.Exit(runner.Container(arguments[1], argument(arguments, 2)))
 	case within(arguments, "journal", 1, 1):
 		return runner.PrintJournal(arguments[1], os.Stdout)
+	case len(arguments) > 3 && arguments[0] == "unpack":
+		return runner.Unpack(arguments[1], arguments[2], arguments[3:])
 	case within(arguments, "end", 2, 3):
 		return runner.End(arguments[1], trial.Intent{Cause: trial.Cause(arguments[2]), Decision: argument(arguments, 3)})
 	case len(arguments) == 1 && arguments[0] == agent.Command:

@@ -30,6 +30,9 @@ type Job struct {
 	// JournalElsewhere has the runner print the command's output alone: another
 	// container prints the journal.
 	JournalElsewhere bool `json:"journalElsewhere,omitempty"`
+	// IntentFile is where the JSON of a trial.Intent appears when the run shall end;
+	// empty or not there: not yet.
+	IntentFile string `json:"intentFile,omitempty"`
 }
 
 // Encode returns the job as ReadJob reads it.

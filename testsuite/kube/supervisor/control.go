@@ -12,12 +12,12 @@ import (
 )
 
 // Serve answers the laboratory's users, on a socket in its directory, until one
-// of them ends it or stop is closed:
+// of them ends it or stop is closed; ready is called once it does:
 //
 //	POST /parts/NAME/kill|start|freeze|thaw
 //	POST /python?interpreter=PATH
 //	POST /down
-func (s *Supervisor) Serve(stop <-chan struct{}) error {
+func (s *Supervisor) Serve(ready func(), stop <-chan struct{}) error {
 	listener, err := net.Listen("unix", s.Control())
 	if err != nil {
 		return err
@@ -28,6 +28,7 @@ func (s *Supervisor) Serve(stop <-chan struct{}) error {
 	routes.HandleFunc("POST /python", func(w http.ResponseWriter, r *http.Request) { tell(w, s.Python(r.FormValue("interpreter"))) })
 	routes.HandleFunc("POST /down", func(http.ResponseWriter, *http.Request) { down <- struct{}{} })
 	go func() { _ = http.Serve(listener, routes) }()
+	ready()
 	select {
 	case <-stop:
 	case <-down:

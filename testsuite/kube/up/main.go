@@ -101,8 +101,7 @@ func supervise(description string) error {
 	if err := s.Start(context.Background()); err != nil {
 		return err
 	}
-	fmt.Println(kube.Ready)
 	left := make(chan struct{})
 	go func() { _, _ = io.Copy(io.Discard, os.Stdin); close(left) }()
-	return s.Serve(left)
+	return s.Serve(func() { fmt.Println(kube.Ready) }, left)
 }

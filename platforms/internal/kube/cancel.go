@@ -1,0 +1,132 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// tries is how often something is done again that somebody else came in between of.
+const tries = 5
+
+// Cancel implements platforms.Platform. The intent is an annotation of the object
+// before anything happens. A pod that runs gets it too: its runner reads it there and
+// ends the trial as anywhere, so that what it reported last counts. What has not
+// begun is suspended.
+func (p *platform) Cancel(ctx context.Context, handle platforms.Handle, intent trial.Intent) error {
+	s, err := p.site(ctx)
+	if err != nil {
+		return Fault("cancel", err)
+	}
+	return Fault("cancel", s.end(ctx, handle.Key, intent))
+}
+
+func (s *site) end(ctx context.Context, key trial.Key, intent trial.Intent) error {
+	noted, err := json.Marshal(intent)
+	if err != nil {
+		return err
+	}
+	for range tries {
+		err = s.tryEnd(ctx, key, string(noted))
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	return err
+}
+
+func (s *site) tryEnd(ctx context.Context, key trial.Key, intent string) error {
+	found, err := s.get(ctx, nameOf(key))
+	if apierrors.IsNotFound(err) {
+		return s.bury(ctx, key, intent)
+	}
+	if err != nil || s.job.condition(found).over {
+		return err
+	}
+	own, err := s.podsOf(ctx, key)
+	if err != nil {
+		return err
+	}
+	begun, over := s.progress(own)
+	if over {
+		return nil
+	}
+	if first := found.GetAnnotations()[intentAnnotation]; first != "" {
+		intent = first
+	}
+	if err := s.note(ctx, found, intent, !begun); err != nil {
+		return err
+	}
+	return s.tellPods(ctx, own, intent)
+}
+
+// bury leaves a tombstone of a run that was never submitted.
+func (s *site) bury(ctx context.Context, key trial.Key, intent string) error {
+	stone, err := s.job.tombstone(s.section, key, intent)
+	if err != nil {
+		return err
+	}
+	return s.create(ctx, s.job.resource, stone)
+}
+
+func (s *site) podsOf(ctx context.Context, key trial.Key) ([]unstructured.Unstructured, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	list, err := s.cluster.dynamic.Resource(pods).Namespace(s.namespace).List(ctx, metav1.ListOptions{LabelSelector: runLabel + "=" + key.String()})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// progress tells whether any pod has begun, and whether the one that decides is over.
+func (s *site) progress(own []unstructured.Unstructured) (begun, over bool) {
+	for i := range own {
+		state := stateOf(&own[i], s.job.container)
+		begun = begun || state.trial.began()
+		over = over || s.decides(&own[i]) && state.trial.over()
+	}
+	return begun, over
+}
+
+// note writes the intent beside the run, unless somebody has changed it since it was
+// read, and suspends what has not begun.
+func (s *site) note(ctx context.Context, found *unstructured.Unstructured, intent string, suspend bool) error {
+	change := object{"metadata": object{"resourceVersion": found.GetResourceVersion(), "annotations": object{intentAnnotation: intent}}}
+	if suspend {
+		change["spec"] = s.job.suspended
+	}
+	content, err := json.Marshal(change)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = s.client().Patch(ctx, found.GetName(), types.MergePatchType, content, metav1.PatchOptions{FieldManager: fieldManager})
+	return err
+}
+
+// tellPods gives the intent to the runner of each pod.
+func (s *site) tellPods(ctx context.Context, own []unstructured.Unstructured, intent string) (failed error) {
+	content, err := json.Marshal(object{"metadata": object{"annotations": object{intentAnnotation: intent}}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	for i := range own {
+		_, err := s.cluster.dynamic.Resource(pods).Namespace(s.namespace).Patch(ctx, own[i].GetName(), types.MergePatchType, content, metav1.PatchOptions{FieldManager: fieldManager})
+		if err != nil && !apierrors.IsNotFound(err) {
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
+}

@@ -1,0 +1,139 @@
+// Package kube is what all platforms on Kubernetes have in common: it makes an
+// object of the cluster from a job, watches it and its pods, reads what they report,
+// and ends them. A kind of object, such as batch/v1's Job, is a small file here; a
+// platform is a package that reads its section of a configuration into a Section.
+//
+// Nothing is installed in an image, no storage is shared, and no pod reaches us.
+// The runner and the code come in ConfigMaps; metrics are the log of a second
+// container, which prints the journal alone; how a command ended is its container's
+// termination message. A trial is ended by an annotation on its pods, which the
+// runner sees as a file.
+package kube
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/perennial-ml/perennial/platforms"
+)
+
+// callTimeout bounds each call of the API server but those that follow something.
+const callTimeout = 20 * time.Second
+
+// Target names a cluster as a section does.
+type Target struct {
+	Kubeconfig string // path; empty: $KUBECONFIG, ~/.kube/config, or that of the pod we are in
+	Context    string // empty: the current one
+}
+
+// cluster is a connection to an API server, shared by the sections that name it.
+type cluster struct {
+	dynamic   dynamic.Interface
+	raw       rest.Interface
+	discovery discovery.DiscoveryInterface
+	namespace string // of the context
+
+	mutex  sync.Mutex
+	boards map[place]*board
+}
+
+// connect reads the configuration of a cluster; it reaches nobody.
+func connect(target Target) (*cluster, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = target.Kubeconfig
+	deferred := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: target.Context})
+	config, err := deferred.ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	namespace, _, err := deferred.Namespace()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1 // the API server says itself when it has too much to do
+	config.UserAgent = "perennial"
+	config.ContentConfig = rest.ContentConfig{NegotiatedSerializer: serializerOfStatus()}
+	c := &cluster{namespace: namespace, boards: map[place]*board{}}
+	return c, c.makeClients(config)
+}
+
+func (c *cluster) makeClients(config *rest.Config) (err error) {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return err
+	}
+	if c.dynamic, err = dynamic.NewForConfigAndClient(config, client); err != nil {
+		return err
+	}
+	if c.discovery, err = discovery.NewDiscoveryClientForConfigAndClient(config, client); err != nil {
+		return err
+	}
+	c.raw, err = rest.UnversionedRESTClientForConfigAndClient(config, client)
+	return err
+}
+
+// serializerOfStatus reads what an API server says where it refuses.
+func serializerOfStatus() runtime.NegotiatedSerializer {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	return serializer.NewCodecFactory(scheme).WithoutConversion()
+}
+
+// logs opens the log of a pod's container.
+func (c *cluster) logs(ctx context.Context, namespace, pod, container string, follow bool) (io.ReadCloser, error) {
+	request := c.raw.Get().AbsPath("/api/v1/namespaces", namespace, "pods", pod, "log").Param("container", container)
+	if follow {
+		request = request.Param("follow", "true")
+	}
+	return request.Stream(ctx)
+}
+
+// Fault is an error of the API server, or on the way to it, as the contract has it.
+func Fault(verb string, err error) error {
+	var known *platforms.Error
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	fault := &platforms.Error{Code: codeOf(err), Verb: verb, Err: err}
+	if seconds, wanted := apierrors.SuggestsClientDelay(err); wanted {
+		fault.After = time.Duration(seconds) * time.Second
+	}
+	return fault
+}
+
+func codeOf(err error) platforms.Code {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return platforms.Transient
+	}
+	switch status.Status().Code {
+	case http.StatusUnauthorized:
+		return platforms.Denied
+	case http.StatusForbidden:
+		if isQuota(err) {
+			return platforms.Exhausted
+		}
+		return platforms.Denied
+	case http.StatusNotFound:
+		return platforms.NotFound
+	case http.StatusTooManyRequests:
+		return platforms.Exhausted
+	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
+		return platforms.Invalid
+	}
+	return platforms.Transient
+}

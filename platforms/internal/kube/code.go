@@ -1,0 +1,166 @@
+package kube
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/perennial-ml/perennial/codedir"
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/platforms/internal/archives"
+)
+
+var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+
+const (
+	// partBytes keeps a ConfigMap below the limit of 1 MiB for all of it.
+	partBytes = 900 << 10
+	// mostCode is how much packed code is kept in a cluster's own database.
+	mostCode = 20 << 20
+	dataKey  = "part"
+)
+
+// cargo is content that lies in immutable ConfigMaps of an experiment, in parts.
+type cargo struct {
+	name  string // of the ConfigMaps, but for the number
+	parts int
+}
+
+// stock is what a job's pods find in their files.
+type stock struct{ runner, code cargo }
+
+func cargoOf(experiment, what, hash string, size int) cargo {
+	return cargo{fmt.Sprintf("perennial-%s-%s-%.12s", experiment, what, hash), (size + partBytes - 1) / partBytes}
+}
+
+func (c cargo) part(i int) string { return fmt.Sprintf("%s-%d", c.name, i) }
+
+// sources has the parts appear in a directory, in the order of their names.
+func (c cargo) sources(directory string) (sources []any) {
+	for i := range c.parts {
+		item := object{"key": dataKey, "path": fmt.Sprintf("%s/%04d", directory, i)}
+		sources = append(sources, object{"configMap": object{"name": c.part(i), "items": []any{item}}})
+	}
+	return sources
+}
+
+// bring sees to it that the parts are there: their names say what is in them.
+func (s *site) bring(ctx context.Context, c cargo, content []byte) error {
+	if _, brought := s.brought.Load(c.name); brought {
+		return nil
+	}
+	sending, sendingCtx := errgroup.WithContext(ctx)
+	sending.SetLimit(4)
+	for i := range c.parts {
+		part := content[i*partBytes : min((i+1)*partBytes, len(content))]
+		sending.Go(func() error { return s.bringPart(sendingCtx, c.part(i), part) })
+	}
+	err := sending.Wait()
+	if err == nil {
+		s.brought.Store(c.name, true)
+	}
+	return err
+}
+
+func (s *site) bringPart(ctx context.Context, name string, part []byte) error {
+	made, err := plain(object{"apiVersion": "v1", "kind": "ConfigMap", "immutable": true, "binaryData": object{dataKey: part},
+		"metadata": object{"name": name, "labels": object{experimentLabel: s.platform.section.Experiment, "app.kubernetes.io/managed-by": "perennial"}}})
+	if err != nil {
+		return err
+	}
+	err = s.create(ctx, configMaps, made)
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+func (s *site) create(ctx context.Context, resource schema.GroupVersionResource, made *unstructured.Unstructured) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err := s.cluster.dynamic.Resource(resource).Namespace(s.namespace).Create(ctx, made,
+		metav1.CreateOptions{FieldManager: fieldManager, FieldValidation: metav1.FieldValidationStrict})
+	return err
+}
+
+// packedCode is Workspace.Data.
+type packedCode struct {
+	Bytes int `json:"bytes"`
+}
+
+// Prepare implements platforms.Platform: the code's parts are on the cluster, once
+// for all trials.
+func (p *platform) Prepare(ctx context.Context, bundle platforms.Bundle) (platforms.Workspace, error) {
+	s, err := p.site(ctx)
+	if err != nil {
+		return platforms.Workspace{}, Fault("prepare", err)
+	}
+	hash, err := p.pack(bundle)
+	if err != nil {
+		return platforms.Workspace{}, err
+	}
+	content, err := os.ReadFile(p.archives().Path(hash))
+	if err != nil {
+		return platforms.Workspace{}, platforms.Errorf(platforms.NotFound, "prepare", "the experiment's packed code is gone: %w", err)
+	}
+	if len(content) > mostCode {
+		return platforms.Workspace{}, platforms.Errorf(platforms.Invalid, "prepare",
+			"the code directory takes %d MiB packed, and at most %d MiB are kept on a cluster: name what trials do not need in .nniignore, or put data into a volume (volumes, volumeMounts) or into the image",
+			len(content)>>20, mostCode>>20)
+	}
+	data, _ := json.Marshal(packedCode{len(content)})
+	code := cargoOf(p.section.Experiment, "code", hash, len(content))
+	return platforms.Workspace{Hash: hash, Data: data}, Fault("prepare", s.bring(ctx, code, content))
+}
+
+func (p *platform) archives() archives.Archives {
+	return archives.Archives{Directory: filepath.Join(p.directory(), "code")}
+}
+
+func (p *platform) pack(bundle platforms.Bundle) (string, error) {
+	if bundle.Again != nil {
+		return bundle.Again.Hash, nil
+	}
+	hash, err := p.archives().Pack(bundle.CodeDirectory)
+	if errors.Is(err, codedir.ErrTooLarge) || errors.Is(err, codedir.ErrLinkLeaves) || errors.Is(err, os.ErrNotExist) {
+		err = platforms.Errorf(platforms.Invalid, "prepare", "%w", err)
+	}
+	return hash, Fault("prepare", err)
+}
+
+// stock is what the pods of a job need, on the cluster.
+func (s *site) stock(ctx context.Context, workspace platforms.Workspace) (stock, error) {
+	var packed packedCode
+	if workspace.Data != nil {
+		if err := json.Unmarshal(workspace.Data, &packed); err != nil {
+			return stock{}, err
+		}
+	}
+	runner, err := s.platform.kind.runner("linux", s.section.architecture())
+	if err != nil {
+		return stock{}, platforms.Errorf(platforms.NotFound, "submit", "%w", err)
+	}
+	sum := sha256.Sum256(runner)
+	experiment := s.platform.section.Experiment
+	needed := stock{cargoOf(experiment, "runner", hex.EncodeToString(sum[:]), len(runner)), cargoOf(experiment, "code", workspace.Hash, packed.Bytes)}
+	return needed, s.bring(ctx, needed.runner, runner)
+}
+
+// architecture is the processor of the nodes that the section is for.
+func (s Section) architecture() string {
+	if wanted := s.Roles[0].Pod.NodeSelector["kubernetes.io/arch"]; wanted != "" {
+		return wanted
+	}
+	return "amd64"
+}

@@ -1,0 +1,177 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/runner/rundir"
+	"github.com/perennial-ml/perennial/runner/stream"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// Forget implements platforms.WithForget: the object goes, and its pods with it.
+// What the run printed is kept here.
+func (p *platform) Forget(ctx context.Context, handle platforms.Handle) error {
+	s, err := p.ready(ctx)
+	if err != nil {
+		return Fault("forget", err)
+	}
+	if err := s.keepOutput(ctx, handle.Key); err != nil {
+		return Fault("forget", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	background := metav1.DeletePropagationBackground
+	err = s.client().Delete(ctx, nameOf(handle.Key), metav1.DeleteOptions{PropagationPolicy: &background})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return Fault("forget", err)
+	}
+	s.forgetJournal(handle.Key)
+	return nil
+}
+
+// CleanUp implements platforms.WithCleanup.
+func (p *platform) CleanUp(ctx context.Context) error {
+	s, err := p.site(ctx)
+	if err != nil {
+		return Fault("clean up", err)
+	}
+	background := metav1.DeletePropagationBackground
+	for _, resource := range []schema.GroupVersionResource{s.job.resource, configMaps} {
+		limited, cancel := context.WithTimeout(ctx, callTimeout)
+		err := s.cluster.dynamic.Resource(resource).Namespace(s.namespace).DeleteCollection(limited,
+			metav1.DeleteOptions{PropagationPolicy: &background}, metav1.ListOptions{LabelSelector: ofExperiment(p.section.Experiment)})
+		cancel()
+		if err != nil && !apierrors.IsNotFound(err) {
+			return Fault("clean up", err)
+		}
+	}
+	s.brought.Clear()
+	return nil
+}
+
+func (p *platform) outputFile(key trial.Key) string {
+	return filepath.Join(p.directory(), "output", key.String())
+}
+
+// keepOutput copies what the run printed, once.
+func (s *site) keepOutput(ctx context.Context, key trial.Key) error {
+	path := s.platform.outputFile(key)
+	pod := s.pod(key)
+	if _, err := os.Stat(path); err == nil || pod == nil || !pod.trial.began() {
+		return nil
+	}
+	log, err := s.cluster.logs(ctx, s.namespace, pod.name, s.job.container, false)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	return save(path, log)
+}
+
+func save(path string, content io.Reader) error {
+	if err := rundir.MakeDirectory(filepath.Dir(path)); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(file, content)
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(file.Name())
+	}
+	return err
+}
+
+// Logs implements platforms.WithLogs. Kubernetes keeps one stream for both stdout
+// and stderr, so either has both.
+func (p *platform) Logs(ctx context.Context, handle platforms.Handle, wanted platforms.Log) (io.ReadCloser, error) {
+	content, err := p.output(ctx, handle, wanted)
+	if err != nil {
+		return nil, Fault("logs", err)
+	}
+	if _, err := io.CopyN(io.Discard, content, wanted.From); err != nil && err != io.EOF {
+		return nil, Fault("logs", errors.Join(err, content.Close()))
+	}
+	return content, nil
+}
+
+func (p *platform) output(ctx context.Context, handle platforms.Handle, wanted platforms.Log) (io.ReadCloser, error) {
+	none := io.NopCloser(strings.NewReader(""))
+	if wanted.Stream == trial.ParameterFile {
+		return p.parameter(ctx, handle.Key)
+	}
+	if wanted.Stream != rundir.Stdout && wanted.Stream != rundir.Stderr {
+		return none, nil
+	}
+	if kept, err := os.Open(p.outputFile(handle.Key)); !errors.Is(err, fs.ErrNotExist) {
+		return kept, err
+	}
+	s, err := p.ready(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pod := s.pod(handle.Key)
+	if pod == nil || !pod.trial.began() {
+		return none, nil
+	}
+	return s.cluster.logs(ctx, s.namespace, pod.name, s.job.container, wanted.Follow)
+}
+
+// parameter is Job.Parameter, out of the object.
+func (p *platform) parameter(ctx context.Context, key trial.Key) (io.ReadCloser, error) {
+	s, err := p.site(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.get(ctx, nameOf(key))
+	if apierrors.IsNotFound(err) {
+		return io.NopCloser(strings.NewReader("")), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.NopCloser(strings.NewReader(parameterOf(found.Object))), nil
+}
+
+// parameterOf finds a runner's job anywhere in an object.
+func parameterOf(at any) string {
+	switch at := at.(type) {
+	case object:
+		if at["name"] == stream.JobVariable {
+			var told stream.Job
+			_ = json.Unmarshal([]byte(text(at, "value")), &told)
+			return string(told.Parameter)
+		}
+		for _, inside := range at {
+			if found := parameterOf(inside); found != "" {
+				return found
+			}
+		}
+	case []any:
+		for _, inside := range at {
+			if found := parameterOf(inside); found != "" {
+				return found
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,192 @@
+package kube
+
+import (
+	"context"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/perennial-ml/perennial/metrics"
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/runner/stream"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+const (
+	// again is how soon a log is opened again that broke off.
+	again = 250 * time.Millisecond
+	// followFor is how long a log is followed before it is opened anew: some
+	// kubelets fall silent for good where a log was rotated.
+	followFor = 5 * time.Minute
+)
+
+// journal follows what a run reports. It is a cache: all of it can be read anew.
+type journal struct {
+	key  trial.Key
+	stop context.CancelFunc
+	done chan struct{} // closed when nobody follows it any more
+
+	mutex    sync.Mutex
+	reader   *stream.Reader
+	from     int64 // the number before the first of records
+	records  []metrics.Record
+	complete bool // nothing more will come
+	fault    error
+	lost     int64 // how many records are gone for good
+}
+
+func newJournal(key trial.Key, after int64) *journal {
+	return &journal{key: key, done: make(chan struct{}), reader: stream.NewReader(key, after), from: after}
+}
+
+func (j *journal) feed(data []byte) {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	j.records = append(j.records, j.reader.Feed(data)...)
+	j.complete = j.reader.Whole()
+}
+
+// read copies a log into the journal to the log's end.
+func (j *journal) read(log io.Reader) error {
+	j.mutex.Lock()
+	j.reader.Reconnect()
+	j.mutex.Unlock()
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := log.Read(buffer)
+		j.feed(buffer[:n])
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// finish takes what the termination message tells beyond the log, which has ended,
+// and gives up what is nowhere.
+func (j *journal) finish(message *stream.Message) {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	if message != nil {
+		j.records = append(j.records, j.reader.Told(*message)...)
+	}
+	for {
+		from, to, missing := j.reader.Gap()
+		if !missing {
+			break
+		}
+		j.lost += to - from + 1
+		j.records = append(j.records, j.reader.Skip()...)
+	}
+	j.complete = true
+}
+
+func (j *journal) failed(err error) {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	j.fault = err
+}
+
+// after returns the records that follow a cursor and forgets those before it.
+func (j *journal) after(cursor platforms.Cursor) platforms.Journal {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	number := numberOf(cursor)
+	for len(j.records) > 0 && j.records[0].Number <= number {
+		j.from, j.records = j.records[0].Number, j.records[1:]
+	}
+	found := platforms.Journal{Records: append([]metrics.Record(nil), j.records...), Next: cursor}
+	if last := len(found.Records); last > 0 {
+		found.Next = cursorOf(found.Records[last-1].Number)
+	}
+	return found
+}
+
+// remembers tells whether all that follows a cursor is still here.
+func (j *journal) remembers(cursor platforms.Cursor) bool {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	return numberOf(cursor) >= j.from
+}
+
+// awaitComplete waits until nothing more can come.
+func (j *journal) awaitComplete(ctx context.Context) {
+	select {
+	case <-j.done:
+	case <-ctx.Done():
+	}
+}
+
+func (j *journal) isComplete() bool {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	return j.complete
+}
+
+func numberOf(cursor platforms.Cursor) int64 {
+	number, _ := strconv.ParseInt(string(cursor), 10, 64)
+	return number
+}
+
+func cursorOf(number int64) platforms.Cursor {
+	if number == 0 {
+		return ""
+	}
+	return platforms.Cursor(strconv.FormatInt(number, 10))
+}
+
+// follow reads a pod's journal until nothing more can come. pod returns what is
+// known of the pod by now, nil where it is gone.
+func (j *journal) follow(ctx context.Context, c *cluster, namespace string, pod func() *podState) {
+	for ctx.Err() == nil {
+		seen := pod()
+		if seen == nil || !seen.journal.began() && seen.over() {
+			j.finish(messageOf(seen))
+			return
+		}
+		if !seen.journal.began() {
+			pause(ctx, again)
+			continue
+		}
+		err := j.open(ctx, c, namespace, seen)
+		j.failed(err)
+		switch {
+		case j.isComplete():
+			return
+		case apierrors.IsNotFound(err), err == nil && seen.journal.over():
+			j.finish(messageOf(seen))
+			return
+		}
+		pause(ctx, again)
+	}
+}
+
+func (j *journal) open(ctx context.Context, c *cluster, namespace string, seen *podState) error {
+	limited, cancel := context.WithTimeout(ctx, followFor)
+	defer cancel()
+	log, err := c.logs(limited, namespace, seen.name, journalName, !seen.journal.over())
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	return j.read(log)
+}
+
+func messageOf(pod *podState) *stream.Message {
+	if pod == nil {
+		return nil
+	}
+	return pod.message
+}
+
+func pause(ctx context.Context, interval time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(interval):
+	}
+}

@@ -1,0 +1,81 @@
+package kube
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// object is part of something that the API server takes or gives.
+type object = map[string]any
+
+// jobKind is a kind of object that runs trials.
+type jobKind struct {
+	resource schema.GroupVersionResource
+	kind     string
+	// container is what the kind wants the container of the trial to be called.
+	container string
+	// spec is the object's own part around its pods.
+	spec func(Section, []template) object
+	// suspended merged into the spec of an object starts no pod and ends those that
+	// have not begun.
+	suspended object
+	// condition is how far the object itself says that it is.
+	condition func(*unstructured.Unstructured) condition
+	// deciding are labels, further to ours, of the pod that decides.
+	deciding map[string]string
+}
+
+// template is the template of the pods of a role.
+type template struct {
+	Role
+	pod object
+}
+
+// condition is how far an object is, by its own words.
+type condition struct {
+	over      bool
+	succeeded bool
+	suspended bool
+	reason    trial.Reason // why it waits, or failed
+	ended     time.Time
+}
+
+var kinds = map[string]jobKind{"Job": batchJob}
+
+// Kinds are the names of the kinds that there are.
+func Kinds() []string {
+	names := make([]string, 0, len(kinds))
+	for name := range kinds {
+		names = append(names, name)
+	}
+	return names
+}
+
+func (k jobKind) apiVersion() string { return k.resource.GroupVersion().String() }
+
+// conditionsOf returns the conditions of an object that are True, by type.
+func conditionsOf(u *unstructured.Unstructured) map[string]object {
+	held := map[string]object{}
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, each := range conditions {
+		if c, ok := each.(object); ok && c["status"] == "True" {
+			kind, _ := c["type"].(string)
+			held[kind] = c
+		}
+	}
+	return held
+}
+
+func text(o object, field string) string {
+	value, _ := o[field].(string)
+	return value
+}
+
+func timeOf(o object, field string) time.Time {
+	parsed, _ := time.Parse(time.RFC3339, text(o, field))
+	return parsed
+}

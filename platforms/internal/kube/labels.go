@@ -1,0 +1,61 @@
+package kube
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// Labels of everything that we make, and annotations.
+const (
+	experimentLabel  = "perennial.dev/experiment"
+	sequenceLabel    = "perennial.dev/sequence"
+	trialLabel       = "perennial.dev/trial"
+	attemptLabel     = "perennial.dev/attempt"
+	runLabel         = "perennial.dev/run"
+	roleLabel        = "perennial.dev/role"
+	intentAnnotation = "perennial.dev/intent"
+)
+
+const fieldManager = "perennial"
+
+// labels are those of a run's object and pods.
+func labels(key trial.Key) map[string]any {
+	return map[string]any{
+		experimentLabel: key.Experiment, trialLabel: key.TrialID(), runLabel: key.String(),
+		sequenceLabel: strconv.Itoa(key.Sequence), attemptLabel: strconv.Itoa(key.Attempt),
+		"app.kubernetes.io/managed-by": "perennial",
+	}
+}
+
+// keyOf is the key of what carries labels, false where they are not ours.
+func keyOf(u *unstructured.Unstructured) (trial.Key, bool) {
+	have := u.GetLabels()
+	sequence, err := strconv.Atoi(have[sequenceLabel])
+	if err != nil {
+		return trial.Key{}, false
+	}
+	attempt, err := strconv.Atoi(have[attemptLabel])
+	key := trial.Key{Experiment: have[experimentLabel], Sequence: sequence, Attempt: attempt}
+	return key, err == nil && key.String() == have[runLabel]
+}
+
+// nameOf is the name of a run's object.
+func nameOf(key trial.Key) string { return "perennial-" + key.String() }
+
+// words joins what there is to say.
+func words(parts ...string) string {
+	said := parts[:0:0]
+	for _, part := range parts {
+		if part = strings.TrimSuffix(strings.TrimSpace(part), "."); part != "" {
+			said = append(said, part)
+		}
+	}
+	return strings.Join(said, ": ")
+}
+
+func ofExperiment(experiment string) string { return fmt.Sprintf("%s=%s", experimentLabel, experiment) }

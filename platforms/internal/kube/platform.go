@@ -1,0 +1,274 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+const handleFormat = 1
+
+var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+
+// Options say what a platform on Kubernetes is.
+type Options struct {
+	Traits         platforms.Traits
+	StateDirectory string // absolute, on a disk of this machine
+	// Runner returns the runner's binary for the nodes' kind of machine.
+	Runner func(system, processor string) ([]byte, error)
+	// Read reads a section of a configuration. Its error is OptionFaults.
+	Read func(options json.RawMessage) (Section, error)
+}
+
+// kind is what all sections of a platform share.
+type kind struct {
+	Options
+	runner func(system, processor string) ([]byte, error)
+	ends   platforms.Ends
+
+	mutex    sync.Mutex
+	clusters map[Target]*cluster
+}
+
+// New returns a platform.
+func New(options Options) platforms.Kind {
+	k := &kind{Options: options, runner: options.Runner, clusters: map[Target]*cluster{}}
+	return platforms.Kind{
+		Traits: options.Traits,
+		Check:  func(section json.RawMessage) error { _, err := options.Read(section); return err },
+		Open:   func(section platforms.Section) platforms.Platform { return &platform{kind: k, section: section} },
+	}
+}
+
+// cluster returns the connection to a cluster; sections that name the same one have
+// one connection.
+func (k *kind) cluster(target Target) (*cluster, error) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	if known := k.clusters[target]; known != nil {
+		return known, nil
+	}
+	made, err := connect(target)
+	if err == nil {
+		k.clusters[target] = made
+	}
+	return made, err
+}
+
+// platform is an open section.
+type platform struct {
+	kind    *kind
+	section platforms.Section
+
+	mutex  sync.Mutex
+	opened *site
+	closed bool
+	ends   <-chan trial.Key
+	deaf   func()
+}
+
+// site is where the section's runs are: made when it is first needed.
+type site struct {
+	platform  *platform
+	section   Section
+	job       jobKind
+	namespace string
+	cluster   *cluster
+	objects   *board
+	pods      *board
+	ctx       context.Context
+	stop      context.CancelFunc
+	brought   sync.Map // names of what is on the cluster
+
+	mutex    sync.Mutex
+	journals map[trial.Key]*journal
+}
+
+func (p *platform) directory() string {
+	return filepath.Join(p.kind.StateDirectory, "platforms", p.kind.Traits.Name, p.section.Experiment)
+}
+
+// site opens the section's cluster, once. The credentials are read anew by the
+// client itself, as its configuration says.
+func (p *platform) site(ctx context.Context) (*site, error) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.closed {
+		return nil, platforms.Errorf(platforms.Transient, "open", "the section is closed")
+	}
+	if p.opened != nil {
+		return p.opened, nil
+	}
+	options, err := p.section.Options(ctx)
+	if err != nil {
+		return nil, err
+	}
+	section, err := p.kind.Read(options)
+	if err != nil {
+		return nil, platforms.Errorf(platforms.Invalid, "open", "%w", err)
+	}
+	p.opened, err = p.enter(section)
+	return p.opened, err
+}
+
+func (p *platform) enter(section Section) (*site, error) {
+	if path, set := p.section.LookupEnv("KUBECONFIG"); set && section.Kubeconfig == "" {
+		section.Kubeconfig = path
+	}
+	c, err := p.kind.cluster(section.Target)
+	if err != nil {
+		return nil, platforms.Errorf(platforms.Denied, "open", "there is no way to a cluster: %w", err)
+	}
+	s := &site{platform: p, section: section, job: kinds[section.Kind], cluster: c, namespace: section.Namespace, journals: map[trial.Key]*journal{}}
+	if s.namespace == "" {
+		s.namespace = c.namespace
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.objects, s.pods = c.board(place{s.namespace, s.job.resource}), c.board(place{s.namespace, pods})
+	_, err = s.pods.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    s.noticed,
+		UpdateFunc: func(_, now any) { s.noticed(now) },
+	})
+	return s, err
+}
+
+// Close implements platforms.Platform.
+func (p *platform) Close() error {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.closed = true
+	if p.deaf != nil {
+		p.deaf()
+		p.deaf = nil
+	}
+	if s := p.opened; s != nil {
+		s.stop()
+		s.objects.release()
+		s.pods.release()
+		p.opened = nil
+	}
+	return nil
+}
+
+// Ends implements platforms.WithEnds.
+func (p *platform) Ends() <-chan trial.Key {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.ends == nil {
+		p.ends, p.deaf = p.kind.ends.Listen(p.section.Experiment)
+	}
+	return p.ends
+}
+
+// noticed follows the journal of a run as soon as its pod is seen.
+func (s *site) noticed(seen any) {
+	u, ok := seen.(*unstructured.Unstructured)
+	if !ok {
+		return
+	}
+	key, ours := keyOf(u)
+	if ours && key.Experiment == s.platform.section.Experiment && s.decides(u) {
+		s.follow(key, 0)
+	}
+}
+
+// decides tells whether a pod is the one whose end is the trial's.
+func (s *site) decides(u *unstructured.Unstructured) bool {
+	have := u.GetLabels()
+	for name, value := range s.job.deciding {
+		if have[name] != value {
+			return false
+		}
+	}
+	return s.section.Roles[0].Name == have[roleLabel]
+}
+
+// handleData is Handle.Data.
+type handleData struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+}
+
+func (s *site) handle(key trial.Key, u *unstructured.Unstructured) platforms.Handle {
+	data, _ := json.Marshal(handleData{s.section.Kind, s.namespace, u.GetName(), string(u.GetUID())})
+	return platforms.Handle{Format: handleFormat, Platform: s.platform.kind.Traits.Name, Key: key, Data: data}
+}
+
+// Submit implements platforms.Platform: the object's name is the run's, so there is
+// only ever one.
+func (p *platform) Submit(ctx context.Context, job platforms.Job) (platforms.Handle, error) {
+	s, err := p.site(ctx)
+	if err != nil {
+		return platforms.Handle{}, Fault("submit", err)
+	}
+	if err := s.supersede(ctx, job.Key); err != nil {
+		return platforms.Handle{}, Fault("submit", err)
+	}
+	made, err := s.submit(ctx, job)
+	if err != nil {
+		return platforms.Handle{}, Fault("submit", err)
+	}
+	return s.handle(job.Key, made), nil
+}
+
+func (s *site) submit(ctx context.Context, job platforms.Job) (*unstructured.Unstructured, error) {
+	stock, err := s.stock(ctx, job.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := s.job.manifest(s.section, job, stock)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	made, err := s.client().Create(ctx, wanted, metav1.CreateOptions{FieldManager: fieldManager, FieldValidation: metav1.FieldValidationStrict})
+	if apierrors.IsAlreadyExists(err) {
+		return s.get(ctx, nameOf(job.Key))
+	}
+	return made, err
+}
+
+// supersede ends what earlier attempts of the trial left.
+func (s *site) supersede(ctx context.Context, key trial.Key) error {
+	for key.Attempt--; key.Attempt > 0; key.Attempt-- {
+		if err := s.end(ctx, key, trial.Intent{Cause: trial.CauseSuperseded}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// List implements platforms.Platform.
+func (p *platform) List(ctx context.Context) ([]platforms.Handle, error) {
+	s, err := p.site(ctx)
+	if err != nil {
+		return nil, Fault("list", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	list, err := s.client().List(ctx, metav1.ListOptions{LabelSelector: ofExperiment(p.section.Experiment)})
+	if err != nil {
+		return nil, Fault("list", err)
+	}
+	var handles []platforms.Handle
+	for i := range list.Items {
+		u := &list.Items[i]
+		if key, ours := keyOf(u); ours && u.GetDeletionTimestamp() == nil {
+			handles = append(handles, s.handle(key, u))
+		}
+	}
+	return handles, nil
+}

@@ -1,0 +1,192 @@
+package kube
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/runner/rundir"
+	"github.com/perennial-ml/perennial/runner/stream"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+const (
+	// home is a volume that a pod's containers share.
+	home = "/perennial"
+	// filesDirectory has the pieces of the runner and of the code.
+	filesDirectory  = "/perennial-files"
+	intentDirectory = "/perennial-intent"
+	journalName     = "perennial-journal"
+	// longestVariable is what Linux takes of one variable, less what stands around.
+	longestVariable = 120 << 10
+	// farewell is what a pod gets beyond the trial's own grace, to tell its end.
+	farewell = 10 * time.Second
+)
+
+// Only sh, cat and chmod are asked of an image. What goes wrong before the runner is
+// there must end the second container too.
+const enter = `cat %[1]s/runner/* >%[2]s/new && chmod 755 %[2]s/new && mv %[2]s/new %[2]s/runner || { : >%[2]s/failed; exit 126; }
+%[3]sexec %[2]s/runner container %[2]s/run`
+
+const unpack = `%[2]s/runner unpack %[2]s/code %[3]s %[1]s/code/* && cd %[2]s/code || { : >%[2]s/failed; exit 126; }
+`
+
+const watchJournal = `until [ -e %[1]s/run/claim ] || [ -e %[1]s/failed ]; do sleep 0.1 || sleep 1; done
+[ -e %[1]s/failed ] || exec %[1]s/runner journal %[1]s/run`
+
+// template returns the pods of a role for a job.
+func (r Role) template(kind jobKind, s Section, job platforms.Job, stock stock) (template, error) {
+	told, err := r.told(s, job)
+	if err != nil {
+		return template{}, err
+	}
+	marks := labels(job.Key)
+	if r.Name != "" {
+		marks[roleLabel] = r.Name
+	}
+	spec := object{
+		"restartPolicy":                 "Never",
+		"terminationGracePeriodSeconds": int64(math.Ceil((job.Grace + farewell).Seconds())),
+		"containers":                    []any{r.trialContainer(kind, job, stock, told), r.journalContainer()},
+		"volumes":                       append(volumes(stock), r.Pod.Volumes...),
+	}
+	r.Pod.place(spec)
+	pod := object{"metadata": object{"labels": marks}, "spec": spec}
+	return template{r, pod}, nil
+}
+
+// told is the runner's job, as the value of a variable.
+func (r Role) told(s Section, job platforms.Job) (string, error) {
+	spec := rundir.Spec{Key: job.Key, Command: cmp.Or(r.Command, job.Command), NNIPlatform: s.NNIPlatform, MaxDuration: job.MaxDuration,
+		Grace: job.Grace, LogLimit: job.LogLimit, TrialModule: job.TrialModule}
+	if gpus := r.gpus(job); gpus != nil && *gpus == 0 {
+		spec.GPUs = gpus // the cluster hides and gives the others
+	}
+	told := stream.Job{Spec: spec, Parameter: job.Parameter, Parameters: json.RawMessage(job.Parameters),
+		JournalElsewhere: true, IntentFile: intentDirectory + "/intent"}
+	text, err := told.Encode()
+	if err == nil && len(text) > longestVariable {
+		err = platforms.Errorf(platforms.Invalid, "submit", "command and parameters take %d bytes, and %d fit into a pod: put what is large into the code directory", len(text), longestVariable)
+	}
+	return string(text), err
+}
+
+func (r Role) gpus(job platforms.Job) *int {
+	if r.Pod.GPUs != nil {
+		return r.Pod.GPUs
+	}
+	return job.GPUs
+}
+
+func (r Role) trialContainer(kind jobKind, job platforms.Job, stock stock, told string) object {
+	code := ""
+	if stock.code.parts > 0 {
+		code = fmt.Sprintf(unpack, filesDirectory, home, job.Workspace.Hash)
+	}
+	return object{
+		"name": kind.container, "image": r.Pod.Image,
+		"command":      []any{"sh", "-c", fmt.Sprintf(enter, filesDirectory, home, code)},
+		"env":          []any{object{"name": stream.JobVariable, "value": told}},
+		"resources":    r.resources(job),
+		"volumeMounts": append([]any{mount("perennial-home", home), mount("perennial-files", filesDirectory), mount("perennial-intent", intentDirectory)}, r.Pod.Mounts...),
+	}
+}
+
+// journalContainer prints the journal alone, so that no chatter of the trial has the
+// kubelet drop a metric. It is an ordinary container: some operators know no others.
+func (r Role) journalContainer() object {
+	return object{
+		"name": journalName, "image": r.Pod.Image,
+		"command":      []any{"sh", "-c", fmt.Sprintf(watchJournal, home)},
+		"resources":    object{"requests": object{"cpu": "10m", "memory": "32Mi"}, "limits": object{"cpu": "500m", "memory": "128Mi"}},
+		"volumeMounts": []any{mount("perennial-home", home)},
+	}
+}
+
+func mount(volume, path string) object { return object{"name": volume, "mountPath": path} }
+
+func (r Role) resources(job platforms.Job) object {
+	wanted := object{}
+	for name, amount := range map[string]string{"cpu": r.Pod.CPU, "memory": r.Pod.Memory} {
+		if amount != "" {
+			wanted[name] = amount
+		}
+	}
+	if gpus := r.gpus(job); gpus != nil && *gpus > 0 {
+		wanted[cmp.Or(r.Pod.GPUResource, "nvidia.com/gpu")] = fmt.Sprint(*gpus)
+	}
+	return object{"requests": wanted, "limits": maps.Clone(wanted)}
+}
+
+func volumes(stock stock) []any {
+	intent := object{"path": "intent", "fieldRef": object{"fieldPath": "metadata.annotations['" + intentAnnotation + "']"}}
+	return []any{
+		object{"name": "perennial-home", "emptyDir": object{}},
+		object{"name": "perennial-files", "projected": object{"sources": append(stock.runner.sources("runner"), stock.code.sources("code")...)}},
+		object{"name": "perennial-intent", "downwardAPI": object{"items": []any{intent}}},
+	}
+}
+
+// place says where pods run and as whom.
+func (p Pod) place(spec object) {
+	for name, value := range map[string]string{"serviceAccountName": p.ServiceAccount, "priorityClassName": p.PriorityClass} {
+		if value != "" {
+			spec[name] = value
+		}
+	}
+	var secrets []any
+	for _, name := range p.ImagePullSecrets {
+		secrets = append(secrets, object{"name": name})
+	}
+	selector := object{}
+	for name, value := range p.NodeSelector {
+		selector[name] = value
+	}
+	spec["imagePullSecrets"], spec["nodeSelector"], spec["tolerations"] = secrets, selector, p.Tolerations
+}
+
+// manifest is the whole object of a job.
+func (k jobKind) manifest(s Section, job platforms.Job, stock stock) (*unstructured.Unstructured, error) {
+	var templates []template
+	for _, role := range s.Roles {
+		made, err := role.template(k, s, job, stock)
+		if err != nil {
+			return nil, err
+		}
+		templates = append(templates, made)
+	}
+	marks := labels(job.Key)
+	if s.Queue != "" {
+		marks["kueue.x-k8s.io/queue-name"] = s.Queue
+	}
+	return plain(object{"apiVersion": k.apiVersion(), "kind": k.kind,
+		"metadata": object{"name": nameOf(job.Key), "labels": marks}, "spec": k.spec(s, templates)})
+}
+
+// plain is an object as one that was read would be.
+func plain(made object) (*unstructured.Unstructured, error) {
+	content, err := json.Marshal(made)
+	if err != nil {
+		return nil, err
+	}
+	u := &unstructured.Unstructured{}
+	return u, u.UnmarshalJSON(content)
+}
+
+// tombstone is an object that keeps a run from ever starting.
+func (k jobKind) tombstone(s Section, key trial.Key, intent string) (*unstructured.Unstructured, error) {
+	u, err := k.manifest(s, platforms.Job{Key: key}, stock{})
+	if err != nil {
+		return nil, err
+	}
+	u.SetAnnotations(map[string]string{intentAnnotation: intent})
+	spec := u.Object["spec"].(object)
+	maps.Copy(spec, k.suspended)
+	return u, nil
+}

@@ -1,0 +1,40 @@
+package kube
+
+import (
+	"time"
+)
+
+// Section is what a platform's section of a configuration says.
+type Section struct {
+	Target
+	Namespace   string // empty: the context's
+	Kind        string // one of Kinds
+	Roles       []Role // at least one; the first decides
+	Queue       string // of Kueue
+	PullLimit   time.Duration
+	NNIPlatform string // NNI_PLATFORM as trials see it
+}
+
+// Role is pods of a trial that are alike.
+type Role struct {
+	Name     string
+	Replicas int
+	Command  string // empty: the job's
+	Pod      Pod
+}
+
+// Pod is how a role's pods are made.
+type Pod struct {
+	Image            string
+	CPU, Memory      string // as Kubernetes writes them; empty: what the cluster gives
+	GPUs             *int   // nil: the job's
+	GPUResource      string // empty: nvidia.com/gpu
+	ServiceAccount   string
+	ImagePullSecrets []string
+	NodeSelector     map[string]string
+	PriorityClass    string
+	Tolerations      []any
+	Volumes          []any // beside ours
+	Mounts           []any // of them, in the trial's container
+	Patch            object
+}

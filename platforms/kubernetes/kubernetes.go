@@ -1,0 +1,82 @@
+// Package kubernetes runs trials on a Kubernetes cluster, as NNI never did: with
+// nothing but what every cluster has.
+package kubernetes
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/platforms/internal/kube"
+)
+
+// Name is the platform's name in configurations and handles.
+const Name = "kubernetes"
+
+// Options say what the platform stands on.
+type Options struct {
+	StateDirectory string // absolute, on a disk of this machine
+	// Runner returns the runner's binary for the nodes' kind of machine.
+	Runner func(system, processor string) ([]byte, error)
+}
+
+// New returns the kind.
+func New(options Options) platforms.Kind {
+	return kube.New(kube.Options{
+		Traits:         platforms.Traits{Name: Name, CopiesCode: true, KeepsIntent: true, PollInterval: time.Second, Losable: 2},
+		StateDirectory: options.StateDirectory, Runner: options.Runner, Read: read,
+	})
+}
+
+// section is the platform's part of an experiment file.
+type section struct {
+	Kind             string            `json:"kind"`
+	Image            string            `json:"image"`
+	Namespace        string            `json:"namespace"`
+	Kubeconfig       string            `json:"kubeconfig"`
+	Context          string            `json:"context"`
+	CPU              string            `json:"cpu"`
+	Memory           string            `json:"memory"`
+	GPUResource      string            `json:"gpuResource"`
+	ServiceAccount   string            `json:"serviceAccount"`
+	ImagePullSecrets []string          `json:"imagePullSecrets"`
+	NodeSelector     map[string]string `json:"nodeSelector"`
+	PriorityClass    string            `json:"priorityClass"`
+	Tolerations      []any             `json:"tolerations"`
+	Volumes          []any             `json:"volumes"`
+	VolumeMounts     []any             `json:"volumeMounts"`
+	Queue            string            `json:"queue"`
+}
+
+func read(options json.RawMessage) (kube.Section, error) {
+	var written section
+	decoder := json.NewDecoder(bytes.NewReader(options))
+	if err := decoder.Decode(&written); err != nil {
+		return kube.Section{}, platforms.OptionFaults{{Message: "cannot be read: " + err.Error()}}
+	}
+	var faults platforms.OptionFaults
+	if written.Image == "" {
+		faults = append(faults, platforms.OptionFault{Field: "image", Message: "is missing", Hint: "the container image that trials run in"})
+	}
+	written.Kind = cmp.Or(written.Kind, "Job")
+	if known := kube.Kinds(); !slices.Contains(known, written.Kind) {
+		faults = append(faults, platforms.OptionFault{Field: "kind", Message: fmt.Sprintf("%q is no kind that runs trials", written.Kind), Hint: strings.Join(known, ", ")})
+	}
+	if faults != nil {
+		return kube.Section{}, faults
+	}
+	return written.section(), nil
+}
+
+func (s section) section() kube.Section {
+	pod := kube.Pod{Image: s.Image, CPU: s.CPU, Memory: s.Memory, GPUResource: s.GPUResource, ServiceAccount: s.ServiceAccount,
+		ImagePullSecrets: s.ImagePullSecrets, NodeSelector: s.NodeSelector, PriorityClass: s.PriorityClass, Tolerations: s.Tolerations,
+		Volumes: s.Volumes, Mounts: s.VolumeMounts}
+	return kube.Section{Target: kube.Target{Kubeconfig: s.Kubeconfig, Context: s.Context}, Namespace: s.Namespace, Kind: s.Kind,
+		Roles: []kube.Role{{Replicas: 1, Pod: pod}}, Queue: s.Queue, NNIPlatform: "kubeflow"}
+}
