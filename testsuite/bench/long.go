@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
@@ -65,12 +66,32 @@ func (b *Bench) long(plan Plan) error {
 		return err
 	}
 	defer l.store.Close()
+	defer b.spin()()
 	before, watch := load(), newWatch()
 	early, late, err := l.follow()
 	if err != nil {
 		return err
 	}
 	return errors.Join(l.report(early, late, before, watch.others(0)), p.stop())
+}
+
+// spin keeps the hosts' cores busy until the function it returns is called.
+func (b *Bench) spin() (stop func()) {
+	var spinning []*exec.Cmd
+	for range b.spinning {
+		command := exec.Command("taskset", "-c", b.cores, "sh", "-c", "while :; do :; done")
+		if err := command.Start(); err != nil {
+			say("spin: %v", err)
+			continue
+		}
+		spinning = append(spinning, command)
+	}
+	return func() {
+		for _, command := range spinning {
+			_ = command.Process.Kill()
+			_ = command.Wait()
+		}
+	}
 }
 
 func (l *longRun) start(scratch string) error {

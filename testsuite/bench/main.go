@@ -23,16 +23,17 @@ type Plan struct {
 	Imports  int // trials that import NNI's SDK
 	Long     int // trials of the long run
 	Parallel int // its concurrency
+	Ended    int // experiments that have ended in a home with some live ones
 }
 
 var (
-	full  = Plan{Rounds: 3, AtFour: 200, AtMore: 400, Kept: 1000, Imports: 48, Long: 5000, Parallel: 500}
-	quick = Plan{Rounds: 1, AtFour: 40, AtMore: 80, Kept: 100, Imports: 8, Long: 200, Parallel: 50}
+	full  = Plan{Rounds: 3, AtFour: 200, AtMore: 400, Kept: 1000, Imports: 48, Long: 5000, Parallel: 500, Ended: 300}
+	quick = Plan{Rounds: 1, AtFour: 40, AtMore: 80, Kept: 100, Imports: 8, Long: 200, Parallel: 50, Ended: 30}
 )
 
 func main() {
 	plan := full
-	parts := flag.String("parts", "empty,kept,import,warm,split,long,remote", "what to measure")
+	parts := flag.String("parts", "empty,kept,import,warm,split,long,home,remote", "what to measure")
 	small := flag.Bool("quick", false, "measure little: to see that everything works")
 	starter := flag.String("starter", "bin/starter", "the program under test")
 	venv := flag.String("venv", "", "a Python environment with nni 3.0; empty: one is made from PyPI")
@@ -40,6 +41,8 @@ func main() {
 	keep := flag.Bool("keep", false, "keep the scratch directory")
 	long := flag.Int("long", 0, "trials of the long run, instead of 5,000")
 	parallel := flag.Int("parallel", 0, "its concurrency, instead of 500")
+	cores := flag.String("cores", "", "the cores that hosts may use, as taskset takes them; empty: all")
+	spinning := flag.Int("spinning", 0, "processes that keep those cores busy during the long run")
 	flag.Parse()
 	if *small {
 		plan = quick
@@ -47,7 +50,7 @@ func main() {
 	plan.Long, plan.Parallel = cmp.Or(*long, plan.Long), cmp.Or(*parallel, plan.Parallel)
 	bench, err := newBench(*starter, *venv)
 	if err == nil {
-		bench.profile = *profile
+		bench.profile, bench.cores, bench.spinning = *profile, *cores, *spinning
 		err = bench.run(plan, strings.Split(*parts, ","))
 		bench.close(*keep || *profile)
 	}
@@ -59,13 +62,15 @@ func main() {
 
 // Bench is one run of this program.
 type Bench struct {
-	scratch string
-	starter string
-	venv    string
-	channel string // the program that speaks NNI's HTTP channel
-	ceiling string // the program that measures the bare server
-	profile bool
-	number  int // of measurements so far, which names their directories
+	scratch  string
+	starter  string
+	venv     string
+	channel  string // the program that speaks NNI's HTTP channel
+	ceiling  string // the program that measures the bare server
+	profile  bool
+	cores    string // that hosts may use; empty: all
+	spinning int    // processes that use them, too, during the long run
+	number   int    // of measurements so far, which names their directories
 }
 
 func newBench(starter, venv string) (*Bench, error) {
@@ -107,7 +112,7 @@ func (b *Bench) close(keep bool) {
 
 func (b *Bench) run(plan Plan, parts []string) error {
 	measure := map[string]func(Plan) error{
-		"empty": b.empty, "kept": b.kept, "import": b.imports, "warm": b.warm, "split": b.split, "long": b.long, "remote": b.remote,
+		"empty": b.empty, "kept": b.kept, "import": b.imports, "warm": b.warm, "split": b.split, "long": b.long, "home": b.longHome, "remote": b.remote,
 	}
 	conditions()
 	for _, part := range parts {

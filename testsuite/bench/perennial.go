@@ -16,12 +16,13 @@ import (
 type Perennial struct {
 	program, home string
 	variables     []string
+	cores         string // that the host may use; empty: all
 }
 
 // newPerennial returns a state directory whose host serves.
 func (b *Bench) newPerennial() (*Perennial, error) {
 	b.number++
-	p := &Perennial{program: b.starter, home: filepath.Join(b.scratch, fmt.Sprintf("home-%d", b.number))}
+	p := &Perennial{program: b.starter, cores: b.cores, home: filepath.Join(b.scratch, fmt.Sprintf("home-%d", b.number))}
 	if b.profile {
 		p.variables = append(p.variables, "PERENNIAL_PROFILE="+b.scratch)
 	}
@@ -30,6 +31,9 @@ func (b *Bench) newPerennial() (*Perennial, error) {
 
 func (p *Perennial) command(arguments ...string) *exec.Cmd {
 	command := exec.Command(p.program, arguments...)
+	if p.cores != "" {
+		command = exec.Command("taskset", append([]string{"-c", p.cores, p.program}, arguments...)...)
+	}
 	command.Env = append(os.Environ(), "PERENNIAL_HOME="+p.home, "NO_COLOR=1")
 	command.Env = append(command.Env, p.variables...)
 	return command
