@@ -151,10 +151,16 @@ func tuning() map[dynamicconfig.Key]any {
 
 		// What is done is done again by the next server if it was not ticked off, and
 		// until then every look at a queue goes through all of it.
+		// Visibility's is of no concern to work, and the outbound queue is empty.
 		dynamicconfig.TransferProcessorUpdateAckInterval.Key():   tickOff,
 		dynamicconfig.TimerProcessorUpdateAckInterval.Key():      tickOff,
-		dynamicconfig.VisibilityProcessorUpdateAckInterval.Key(): tickOff,
-		dynamicconfig.OutboundProcessorUpdateAckInterval.Key():   tickOff,
+		dynamicconfig.VisibilityProcessorUpdateAckInterval.Key(): 10 * tickOff,
+
+		// Each of the services would read the namespaces every two seconds: the only
+		// one of ours is there before they start. And with one partition of each task
+		// queue there are no others to be told how long it is.
+		dynamicconfig.NamespaceCacheRefreshInterval.Key():       time.Minute,
+		dynamicconfig.MatchingEphemeralDataUpdateInterval.Key(): time.Duration(0),
 
 		dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():  1,
 		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key(): 1,

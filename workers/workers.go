@@ -29,8 +29,11 @@ const (
 	// workerStopTimeout lets long activities say that they stop, so that the next
 	// host takes them up at once.
 	workerStopTimeout = 3 * time.Second
-	// pollers for each queue: two are too few for a hundred short trials at once.
-	pollers = 8
+	// pollers of workflow tasks for each queue: two are too few for a hundred short
+	// trials at once. Activities begin in the worker that asks for them, so only what
+	// is tried again comes from a queue.
+	pollers         = 8
+	activityPollers = 2
 	// verbPollers for the verbs of each platform, which are rare.
 	verbPollers = 2
 	// atOnceWaiting is how many activities a queue takes: they mostly wait, and each
@@ -199,7 +202,7 @@ func (w *Workers) add(queue string, a *activities.Activities, options worker.Opt
 	options.Identity, options.DeploymentOptions = Identity(w.options.StateID, w.options.Nonce), w.version
 	options.Interceptors, options.WorkerStopTimeout = []interceptor.WorkerInterceptor{&w.arrivals}, workerStopTimeout
 	options.MaxConcurrentWorkflowTaskPollers = pollers
-	options.MaxConcurrentActivityTaskPollers = cmp.Or(options.MaxConcurrentActivityTaskPollers, pollers)
+	options.MaxConcurrentActivityTaskPollers = cmp.Or(options.MaxConcurrentActivityTaskPollers, activityPollers)
 	options.MaxConcurrentActivityExecutionSize = atOnceWaiting
 	worker := worker.New(w.options.Client, queue, options)
 	worker.RegisterActivity(a)
