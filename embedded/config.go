@@ -156,10 +156,8 @@ func tuning() map[dynamicconfig.Key]any {
 		dynamicconfig.TimerProcessorUpdateAckInterval.Key():      tickOff,
 		dynamicconfig.VisibilityProcessorUpdateAckInterval.Key(): 10 * tickOff,
 
-		// Each of the services would read the namespaces every two seconds: the only
-		// one of ours is there before they start. And with one partition of each task
-		// queue there are no others to be told how long it is.
-		dynamicconfig.NamespaceCacheRefreshInterval.Key():       time.Minute,
+		// With one partition of each task queue there are no others to be told how
+		// long it is.
 		dynamicconfig.MatchingEphemeralDataUpdateInterval.Key(): time.Duration(0),
 
 		dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():  1,
