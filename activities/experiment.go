@@ -12,9 +12,9 @@ import (
 	"github.com/perennial-ml/perennial/trial"
 )
 
-// Opening is what an experiment's workflow begins from: the record's word on how
+// OpenAnswer is what an experiment's workflow begins from: the record's word on how
 // far the experiment has come.
-type Opening struct {
+type OpenAnswer struct {
 	Known       bool          `json:"known"` // false: nothing was accepted under this id yet
 	Status      record.Status `json:"status"`
 	Paused      bool          `json:"paused"`
@@ -36,48 +36,48 @@ type Opening struct {
 	Platforms  []string `json:"platforms"`
 	Name       string   `json:"name,omitempty"`
 	Tuner      string   `json:"tuner,omitempty"`
-	Standing   Standing `json:"standing"`
+	Progress   Progress `json:"standing"`
 	Searchable bool     `json:"searchable,omitempty"` // search attributes may be used
 }
 
 // Open reads from the record what an experiment's workflow needs to go on.
-func (a *Activities) Open(ctx context.Context, id string) (Opening, error) {
+func (a *Activities) Open(ctx context.Context, id string) (OpenAnswer, error) {
 	row, err := a.Record.Experiment(ctx, id)
 	if errors.Is(err, record.ErrNotFound) {
-		return Opening{}, nil
+		return OpenAnswer{}, nil
 	}
 	if err != nil {
-		return Opening{}, err
+		return OpenAnswer{}, err
 	}
-	opening := Opening{
+	opened := OpenAnswer{
 		Known: true, Status: row.Status, Paused: row.Paused, Ending: row.Ending, Late: row.TimeOver(), Concurrency: row.Concurrency,
 		LastEvent: row.LastEvent,
 	}
 	read, err := a.Record.PlaceOf(ctx, id, row.Cursor)
 	if err != nil {
-		return Opening{}, err
+		return OpenAnswer{}, err
 	}
-	opening.Cursor, opening.Stamp = read.Number, read.Stamp
+	opened.Cursor, opened.Stamp = read.Number, read.Stamp
 	config, err := a.config(row)
 	if err != nil {
-		return Opening{}, err
+		return OpenAnswer{}, err
 	}
 	for _, platform := range config.Platforms {
-		opening.Queues = append(opening.Queues, a.Queue(platform.Name))
-		opening.Platforms = append(opening.Platforms, platform.Name)
+		opened.Queues = append(opened.Queues, a.Queue(platform.Name))
+		opened.Platforms = append(opened.Platforms, platform.Name)
 	}
-	if opening.Resumed, err = a.resumed(ctx, row); err != nil {
-		return Opening{}, err
+	if opened.Resumed, err = a.resumed(ctx, row); err != nil {
+		return OpenAnswer{}, err
 	}
-	opening.Name, opening.Tuner = row.Name, config.Tuner.String()
-	opening.Searchable = a.Searchable != nil && a.Searchable(ctx)
-	if opening.Standing, err = a.standing(ctx, row); err != nil {
-		return Opening{}, err
+	opened.Name, opened.Tuner = row.Name, config.Tuner.String()
+	opened.Searchable = a.Searchable != nil && a.Searchable(ctx)
+	if opened.Progress, err = a.progress(ctx, row); err != nil {
+		return OpenAnswer{}, err
 	}
-	return opening, a.unsettled(ctx, id, &opening)
+	return opened, a.unsettled(ctx, id, &opened)
 }
 
-func (a *Activities) unsettled(ctx context.Context, id string, opening *Opening) error {
+func (a *Activities) unsettled(ctx context.Context, id string, opened *OpenAnswer) error {
 	sequences, err := a.Record.Unsettled(ctx, id)
 	if err != nil {
 		return err
@@ -88,9 +88,9 @@ func (a *Activities) unsettled(ctx context.Context, id string, opening *Opening)
 	}
 	for _, n := range sequences {
 		if live[n] {
-			opening.Live = append(opening.Live, n)
+			opened.Live = append(opened.Live, n)
 		} else {
-			opening.Waiting = append(opening.Waiting, n)
+			opened.Waiting = append(opened.Waiting, n)
 		}
 	}
 	return nil

@@ -98,7 +98,7 @@ func TestAnExperimentWhoseTunerHangsHearsTheNewsAndSaysWhyItWaits(t *testing.T) 
 	f.command(trial.SetConcurrency, "7")
 	got := <-answer
 	require.Equal(t, []trial.Kind{trial.KindCommand}, kinds(got))
-	require.Equal(t, "tuner", got.Standing.Reason.Code)
+	require.Equal(t, "tuner", got.Progress.Reason.Code)
 
 	answer = f.rounding(got.Cursor, 1)
 	require.NoError(t, os.WriteFile(filepath.Join(f.StateDirectory, "go"), nil, 0o644))
@@ -113,7 +113,7 @@ func TestATunerThatFailsKeepsNobodyFromHearingTheNews(t *testing.T) {
 	f.command(trial.AddTrial, `{"x":1}`)
 	got := <-answer
 	require.Equal(t, []trial.Kind{trial.KindCommand, trial.KindAsked}, kinds(got))
-	require.Equal(t, "tuner", got.Standing.Reason.Code)
+	require.Equal(t, "tuner", got.Progress.Reason.Code)
 }
 
 func (f *fixture) awaitReason(code, text string) {
@@ -157,7 +157,7 @@ func TestWhatATunerFailedWithGoesIntoHistoryAsALine(t *testing.T) {
 	answer := f.rounding(1, 1)
 	f.awaitReason("tuner-failed", "KeyError")
 	f.command(trial.SetConcurrency, "5")
-	text := (<-answer).Standing.Reason.Text
+	text := (<-answer).Progress.Reason.Text
 	require.Contains(t, text, "KeyError")
 	require.NotContains(t, text, "\n")
 }

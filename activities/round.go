@@ -29,8 +29,8 @@ type RoundRequest struct {
 	NoMore bool `json:"noMore,omitempty"`
 	// Late is what the workflow believes about RoundAnswer.Late.
 	Late bool `json:"late,omitempty"`
-	// Concern is the Standing's that the workflow knows.
-	Concern string `json:"concern,omitempty"`
+	// Attention is the Progress's that the workflow knows.
+	Attention string `json:"concern,omitempty"`
 }
 
 // RoundAnswer is what happened since.
@@ -41,8 +41,8 @@ type RoundAnswer struct {
 	NoMore bool   `json:"noMore,omitempty"` // no further trial will be asked unless a command changes that
 	// Late: the experiment's time is over, and no trial begins any more.
 	Late bool `json:"late,omitempty"`
-	// Standing is as new as the news.
-	Standing Standing `json:"standing"`
+	// Progress is as new as the news.
+	Progress Progress `json:"standing"`
 }
 
 // News is an event of the log as far as it concerns an experiment's workflow:
@@ -61,7 +61,7 @@ type News struct {
 // or trials can be asked for, and returns both: suggestions for the slots that
 // are free are in the same answer as the ends that freed them. It keeps the
 // experiment's clock meanwhile, and at its ticks returns too where another
-// concern should be shown. A record that does not have what was read is
+// attention should be shown. A record that does not have what was read is
 // ErrorForgotten.
 func (a *Activities) Round(ctx context.Context, request RoundRequest) (answer RoundAnswer, err error) {
 	read := record.Place{Number: request.Cursor, Stamp: request.Stamp}
@@ -99,7 +99,7 @@ func (r *round) wait(ctx context.Context) (RoundAnswer, error) {
 	for ticked := false; ; {
 		rung := r.tuner.bell.next()
 		answer, err := r.look(ctx)
-		concerned := ticked && answer.Standing.Concern() != r.Concern
+		concerned := ticked && answer.Progress.Attention() != r.Attention
 		if err != nil || len(answer.News) > 0 || answer.NoMore != r.NoMore || answer.Late != r.Late || concerned {
 			return answer, errors.Join(err, r.count(context.WithoutCancel(ctx)))
 		}
@@ -148,7 +148,7 @@ func (r *round) look(ctx context.Context) (RoundAnswer, error) {
 		return RoundAnswer{}, err
 	}
 	answer.Late = r.row.TimeOver()
-	answer.Standing, err = r.standing(ctx, r.row)
+	answer.Progress, err = r.progress(ctx, r.row)
 	return answer, err
 }
 

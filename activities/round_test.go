@@ -262,17 +262,17 @@ func TestWhetherAStoppingExperimentShallGoOnIsReadFromTheEndOfItsLog(t *testing.
 	f.command(trial.Stop, "")
 	cost := func() int64 {
 		before := f.Reads()
-		_, err := call[activities.Opening](f, f.Open, id)
+		_, err := call[activities.OpenAnswer](f, f.Open, id)
 		require.NoError(t, err)
 		return f.Reads().Rows - before.Rows
 	}
 	require.Less(t, cost(), int64(20))
 
-	opening, err := call[activities.Opening](f, f.Open, id)
+	opened, err := call[activities.OpenAnswer](f, f.Open, id)
 	require.NoError(t, err)
-	require.False(t, opening.Resumed)
+	require.False(t, opened.Resumed)
 	f.command(trial.Resume, "")
-	opening, err = call[activities.Opening](f, f.Open, id)
+	opened, err = call[activities.OpenAnswer](f, f.Open, id)
 	require.NoError(t, err)
-	require.True(t, opening.Resumed)
+	require.True(t, opened.Resumed)
 }

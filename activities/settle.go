@@ -125,7 +125,7 @@ func (a *Activities) DeclareLost(ctx context.Context, key trial.Key) error {
 		return err
 	}
 	platform.Room.Wake(key)
-	return a.seeOff(ctx, platform, key)
+	return a.watchToEnd(ctx, platform, key)
 }
 
 // unanswered tells whether the platform did not say what became of a Submit: the
@@ -275,11 +275,11 @@ func (a *Activities) write(ctx context.Context, row record.Trial, key trial.Key,
 	if err := a.Record.Settle(ctx, key, settlement); err != nil || v.outcome != record.OutcomeFault {
 		return answer, err
 	}
-	return a.forgive(ctx, row, key, v)
+	return a.retryOrFail(ctx, row, key, v)
 }
 
-// forgive lets a trial go on after a platform's fault, up to MaxFaults in a row.
-func (a *Activities) forgive(ctx context.Context, row record.Trial, key trial.Key, v verdict) (Settlement, error) {
+// retryOrFail lets a trial go on after a platform's fault, up to MaxFaults in a row.
+func (a *Activities) retryOrFail(ctx context.Context, row record.Trial, key trial.Key, v verdict) (Settlement, error) {
 	faults, err := a.Record.Faults(ctx, key.Experiment, key.Sequence)
 	if err != nil || faults < MaxFaults {
 		return Settlement{}, err

@@ -58,8 +58,8 @@ func (a *Activities) prepare(ctx context.Context, id string, index int, bundle p
 	return errors.Join(note(ctx, a.Record, id, index, known), a.Record.SetReason(ctx, id, trial.Reason{}))
 }
 
-// Begun is where a trial is that shall have an attempt.
-type Begun struct {
+// BeginAnswer is where a trial is that shall have an attempt.
+type BeginAnswer struct {
 	Settled *Settlement `json:"settled,omitempty"` // the trial has ended; nothing was begun
 	// Refused: the experiment stops or its time is over, or it is decided that the
 	// trial shall end.
@@ -71,7 +71,7 @@ type Begun struct {
 }
 
 // Settlement is the settlement of a trial that had ended before, else zero.
-func (b Begun) Settlement() Settlement {
+func (b BeginAnswer) Settlement() Settlement {
 	if b.Settled == nil {
 		return Settlement{}
 	}
@@ -80,17 +80,17 @@ func (b Begun) Settlement() Settlement {
 
 // Begin puts the trial's next attempt on record, or finds the open one. It
 // touches no platform, so it answers also while nobody reaches that.
-func (a *Activities) Begin(ctx context.Context, id string, sequence int) (Begun, error) {
+func (a *Activities) Begin(ctx context.Context, id string, sequence int) (BeginAnswer, error) {
 	row, err := a.Record.Experiment(ctx, id)
 	if err != nil {
-		return Begun{}, forgotten(err)
+		return BeginAnswer{}, forgotten(err)
 	}
 	config, err := a.config(row)
 	if err != nil {
-		return Begun{}, err
+		return BeginAnswer{}, err
 	}
 	attempt, err := a.Record.BeginAttempt(ctx, id, sequence, placement(config, sequence).Name)
-	begun := Begun{Attempt: attempt.Key.Attempt}
+	begun := BeginAnswer{Attempt: attempt.Key.Attempt}
 	switch {
 	case errors.Is(err, record.ErrSettled):
 		return a.settled(ctx, id, sequence)
@@ -104,10 +104,10 @@ func (a *Activities) Begin(ctx context.Context, id string, sequence int) (Begun,
 	return begun, err
 }
 
-func (a *Activities) settled(ctx context.Context, id string, sequence int) (Begun, error) {
+func (a *Activities) settled(ctx context.Context, id string, sequence int) (BeginAnswer, error) {
 	row, err := a.Record.Trial(ctx, id, sequence)
 	settlement := settlementOf(row)
-	return Begun{Settled: &settlement}, err
+	return BeginAnswer{Settled: &settlement}, err
 }
 
 // RunAttempt sees to it that an attempt runs, and waits until it is over and
@@ -127,7 +127,7 @@ func (a *Activities) RunAttempt(ctx context.Context, key trial.Key) error {
 	return aliveTelling(ctx, where, func(ctx context.Context) error {
 		over, err := a.submit(ctx, platform, key)
 		if err == nil && over {
-			err = a.seeOff(ctx, platform, key)
+			err = a.watchToEnd(ctx, platform, key)
 		}
 		if err != nil || over {
 			return cmp.Or(err, a.refusal(ctx, key))
@@ -184,10 +184,10 @@ func whereabouts(handle platforms.Handle) any {
 	return told
 }
 
-// seeOff has an attempt observed that is over for its trial until there is nothing
+// watchToEnd has an attempt observed that is over for its trial until there is nothing
 // of it: a Submit may have been accepted whose answer was lost. Until then the
 // sweeper ends what there is.
-func (a *Activities) seeOff(ctx context.Context, platform *poller.Section, key trial.Key) error {
+func (a *Activities) watchToEnd(ctx context.Context, platform *poller.Section, key trial.Key) error {
 	attempt, err := a.Record.Attempt(ctx, key)
 	if err == nil && !attempt.Drained {
 		platform.Adopt(attempt)

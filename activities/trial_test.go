@@ -165,7 +165,7 @@ func TestNothingIsBegunThatShallEnd(t *testing.T) {
 			end(f)
 			begun, err := f.Begin(ctx, id, 0)
 			require.NoError(t, err)
-			require.Equal(t, activities.Begun{Refused: true}, begun)
+			require.Equal(t, activities.BeginAnswer{Refused: true}, begun)
 			require.Zero(t, f.row0().Attempts)
 		})
 	}
@@ -371,6 +371,9 @@ func TestARefusedAttemptIsObservedUntilThereIsNothingOfIt(t *testing.T) {
 	f.ask(1)
 	key := f.begin(0)
 	f.platform.refuse(platforms.Errorf(platforms.Invalid, "submit", "no such image"))
+	f.platform.mu.Lock()
+	f.platform.reports[key] = platforms.Report{Key: key, Phase: platforms.Running}
+	f.platform.mu.Unlock()
 	_, err := call[any](f, f.RunAttempt, key)
 	require.True(t, activities.TrialFailed(err), "%v", err)
 	open, err := f.OpenAttempts(ctx, "scripted")

@@ -81,7 +81,7 @@ func TestANumberWhoseRunTellsNothingIsAskedAnewWithAnAttemptOfItsOwn(t *testing.
 		Event: trial.Recovered{Ended: []string{"attempt 2"}}}))
 	_, err := f.Ask(background, exp, []Ask{asked(0, `{"x":0}`), asked(1, `{"x":1}`)})
 	require.NoError(t, err)
-	had, err := f.Begun(background, exp)
+	had, err := f.Attempted(background, exp)
 	require.NoError(t, err)
 	require.Equal(t, []int{0}, had, "somebody may still wait for the ended run")
 	begun, err := f.BeginAttempt(background, exp, 0, "p")

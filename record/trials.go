@@ -63,9 +63,9 @@ func (q querier) sequences(query string, args ...any) ([]int, error) {
 	return all, classify(err)
 }
 
-// Begun returns the sequence numbers of the trials that have not ended for good and
+// Attempted returns the sequence numbers of the trials that have not ended for good and
 // have or had an attempt, in order.
-func (s *Store) Begun(ctx context.Context, experiment string) ([]int, error) {
+func (s *Store) Attempted(ctx context.Context, experiment string) ([]int, error) {
 	return s.query(ctx).sequences("SELECT sequence FROM trials WHERE experiment = ? AND settled = 0 AND attempts > 0 ORDER BY sequence", experiment)
 }
 

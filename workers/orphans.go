@@ -119,7 +119,7 @@ func (w *Workers) driven(ctx context.Context) (experiments, trials []string, err
 	for _, id := range active {
 		// Those between two attempts too: a record that came from a backup may have
 		// given up the attempt that a trial's workflow still waits for.
-		begun, err := w.options.Record.Begun(ctx, id)
+		begun, err := w.options.Record.Attempted(ctx, id)
 		if err != nil {
 			return nil, nil, err
 		}

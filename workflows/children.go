@@ -11,17 +11,17 @@ import (
 	"github.com/perennial-ml/perennial/trial"
 )
 
-// want queues a trial that was asked, unless it is known already.
-func (e *experimentRun) want(n int) {
+// enqueue queues a trial that was asked, unless it is known already.
+func (e *experimentRun) enqueue(n int) {
 	if !slices.Contains(e.Waiting, n) && !slices.Contains(e.Open, n) {
 		e.Waiting = append(e.Waiting, n)
 	}
 }
 
-// again starts the workflow of a trial that has none although it should. One
+// restart starts the workflow of a trial that has none although it should. One
 // that still waits for a slot is not missing, nor is one that a stop has
 // interrupted already: it has nothing left to tell.
-func (e *experimentRun) again(n int) {
+func (e *experimentRun) restart(n int) {
 	interrupted := e.Status != record.Running && !slices.Contains(e.Open, n)
 	if !interrupted && !slices.Contains(e.Waiting, n) && !slices.Contains(e.Due, n) {
 		e.start(n)

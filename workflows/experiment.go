@@ -61,8 +61,8 @@ type State struct {
 	Searchable  bool          `json:"searchable,omitempty"` // search attributes may be used
 	// Unread says that runs which the record has forgotten are still to be taken in.
 	Unread bool `json:"unread,omitempty"`
-	// Standing is for people who look, as new as the last round.
-	Standing activities.Standing `json:"standing"`
+	// Progress is for people who look, as new as the last round.
+	Progress activities.Progress `json:"standing"`
 }
 
 // StateFormat is the number of the current State. Older ones are read: what they lack
@@ -104,7 +104,7 @@ func (e *experimentRun) driveOn() error {
 	if !forgotten(err) {
 		return err
 	}
-	e.behind, e.taken, e.knew = true, false, e.Standing.Asked
+	e.behind, e.taken, e.knew = true, false, e.Progress.Asked
 	return nil
 }
 
@@ -150,16 +150,16 @@ type experimentRun struct {
 func (e *experimentRun) fromRecord() error {
 	for {
 		seen := e.commands
-		opening, err := e.open()
+		opened, err := e.open()
 		switch {
 		case err != nil:
 			return err
-		case opening.Known && e.mayHaveForgotten(opening.Status):
+		case opened.Known && e.mayHaveForgotten(opened.Status):
 			err = e.takeIn(seen)
-		case opening.Status.Active():
+		case opened.Status.Active():
 			err = e.driveOn()
 		default:
-			err = e.idle(seen, opening.Known || e.behind)
+			err = e.idle(seen, opened.Known || e.behind)
 		}
 		if err != nil {
 			if errors.Is(err, errNothingToDo) {
@@ -211,33 +211,33 @@ func (e *experimentRun) hear() error {
 
 // open takes the record's word for everything. What has an open attempt may be
 // running now, so it is driven whatever the limits say.
-func (e *experimentRun) open() (opening activities.Opening, err error) {
-	err = workflow.ExecuteLocalActivity(onRecord(e.ctx, "read how far the experiment has come"), do.Open, e.id).Get(e.ctx, &opening)
+func (e *experimentRun) open() (opened activities.OpenAnswer, err error) {
+	err = workflow.ExecuteLocalActivity(onRecord(e.ctx, "read how far the experiment has come"), do.Open, e.id).Get(e.ctx, &opened)
 	if err != nil {
-		return opening, err
+		return opened, err
 	}
 	e.State = State{
-		Format: StateFormat, Status: opening.Status, Paused: opening.Paused, Resumed: opening.Resumed, Late: opening.Late, Concurrency: opening.Concurrency,
-		Cursor: opening.Cursor, Stamp: opening.Stamp, Known: opening.LastEvent, Queues: opening.Queues, Unread: e.Unread,
-		Platforms: opening.Platforms, Searchable: opening.Searchable, Standing: opening.Standing,
+		Format: StateFormat, Status: opened.Status, Paused: opened.Paused, Resumed: opened.Resumed, Late: opened.Late, Concurrency: opened.Concurrency,
+		Cursor: opened.Cursor, Stamp: opened.Stamp, Known: opened.LastEvent, Queues: opened.Queues, Unread: e.Unread,
+		Platforms: opened.Platforms, Searchable: opened.Searchable, Progress: opened.Progress,
 	}
 	e.describe()
-	if err := e.introduce(opening); err != nil {
-		return opening, err
+	if err := e.introduce(opened); err != nil {
+		return opened, err
 	}
-	e.owe(opening.Live)
-	switch opening.Status {
+	e.owe(opened.Live)
+	switch opened.Status {
 	case record.Running:
-		e.Waiting = opening.Waiting
+		e.Waiting = opened.Waiting
 	case record.Stopping:
 		e.tellToStop() // who told them may not have come to the end
 	}
-	if opening.Ending {
+	if opened.Ending {
 		e.endEarly()
 	}
 	e.startDue()
 	e.tell()
-	return opening, nil
+	return opened, nil
 }
 
 // drive is the one loop: start what was asked, wait for a round, apply it.
@@ -284,7 +284,7 @@ func (e *experimentRun) assess() {
 func (e *experimentRun) round() (answer activities.RoundAnswer, err error) {
 	request := activities.RoundRequest{
 		Experiment: e.id, Cursor: e.Cursor, Stamp: e.Stamp, NoMore: e.NoMore, Late: e.Late,
-		Room: e.Concurrency - len(e.Open) - len(e.Waiting), Concern: e.Standing.Concern(),
+		Room: e.Concurrency - len(e.Open) - len(e.Waiting), Attention: e.Progress.Attention(),
 	}
 	err = workflow.ExecuteActivity(forLong(e.ctx, e.roundSummary()), do.Round, request).Get(e.ctx, &answer)
 	return answer, err
@@ -294,16 +294,16 @@ func (e *experimentRun) round() (answer activities.RoundAnswer, err error) {
 // began from it is not news.
 func (e *experimentRun) apply(answer activities.RoundAnswer) {
 	for _, news := range answer.News {
-		e.overtake(news)
+		e.noteResume(news)
 		if news.Number > e.Known {
 			e.take(news)
 		}
 	}
-	e.Cursor, e.Stamp, e.NoMore, e.Late, e.Standing = answer.Cursor, answer.Stamp, answer.NoMore, answer.Late, answer.Standing
+	e.Cursor, e.Stamp, e.NoMore, e.Late, e.Progress = answer.Cursor, answer.Stamp, answer.NoMore, answer.Late, answer.Progress
 }
 
-// overtake notes whether the last word on a stop that is under way is a resume.
-func (e *experimentRun) overtake(news activities.News) {
+// noteResume notes whether the last word on a stop that is under way is a resume.
+func (e *experimentRun) noteResume(news activities.News) {
 	switch {
 	case e.Status != record.Stopping:
 	case news.Command == trial.Resume:
@@ -317,13 +317,13 @@ func (e *experimentRun) overtake(news activities.News) {
 func (e *experimentRun) take(news activities.News) {
 	switch news.Kind {
 	case trial.KindAsked:
-		e.want(news.Sequence)
+		e.enqueue(news.Sequence)
 	case trial.KindUndriven:
-		e.again(news.Sequence)
+		e.restart(news.Sequence)
 	case trial.KindEnded, trial.KindInterrupted:
 		e.forget(news.Sequence)
 		if news.Unbegun {
-			e.want(news.Sequence)
+			e.enqueue(news.Sequence)
 		}
 	case trial.KindCommand:
 		e.obey(news)

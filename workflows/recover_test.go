@@ -57,7 +57,7 @@ func TestAWorkflowWhoseRecordIsOlderBeginsAgainFromIt(t *testing.T) {
 		Format: workflows.StateFormat, Status: record.Running, Concurrency: 2, Cursor: 1000, Stamp: 1, Open: []int{1, 3}, Waiting: []int{4},
 		Queues: []string{"platform.fake.test"}, Platforms: []string{fake.Name},
 	}
-	state.Standing.Asked = 5
+	state.Progress.Asked = 5
 	_, again := b.run(workflows.ExperimentInput{Experiment: id, State: state})
 	require.False(t, again)
 	require.Equal(t, record.Done, b.experiment().Status)

@@ -26,7 +26,7 @@ type Overview struct {
 	Status      record.Status       `json:"status"`
 	Paused      bool                `json:"paused"`
 	Concurrency int                 `json:"concurrency"`
-	Standing    activities.Standing `json:"standing"`
+	Progress    activities.Progress `json:"standing"`
 	Open        []int               `json:"open"`               // trials with a workflow
 	Starting    []int               `json:"starting,omitempty"` // those of them whose workflow is not known to have begun
 	Waiting     []int               `json:"waiting"`            // trials asked and not started
@@ -97,24 +97,24 @@ const trialDetails = `Trial %d (%s) of experiment %s, on platform %s.
 
 // introduce tells the people who look at Temporal what this is. It is told once
 // for a run, and again to none that continues one.
-func (e *experimentRun) introduce(opening activities.Opening) error {
-	if e.introduced || !opening.Known {
+func (e *experimentRun) introduce(opened activities.OpenAnswer) error {
+	if e.introduced || !opened.Known {
 		return nil
 	}
 	e.introduced = true
-	memo := map[string]any{"name": opening.Name, "tuner": opening.Tuner, "platforms": strings.Join(opening.Platforms, ", ")}
+	memo := map[string]any{"name": opened.Name, "tuner": opened.Tuner, "platforms": strings.Join(opened.Platforms, ", ")}
 	if err := workflow.UpsertMemo(e.ctx, memo); err != nil || !e.Searchable {
 		return err
 	}
-	return workflow.UpsertTypedSearchAttributes(e.ctx, experimentID.ValueSet(e.id), platform.ValueSet(opening.Platforms[0]))
+	return workflow.UpsertTypedSearchAttributes(e.ctx, experimentID.ValueSet(e.id), platform.ValueSet(opened.Platforms[0]))
 }
 
 // conclude leaves the result where lists of experiments show it.
 func (e *experimentRun) conclude() error {
-	if !e.Searchable || e.Standing.Best == nil {
+	if !e.Searchable || e.Progress.Best == nil {
 		return nil
 	}
-	return workflow.UpsertTypedSearchAttributes(e.ctx, bestMetric.ValueSet(e.Standing.Best.Value))
+	return workflow.UpsertTypedSearchAttributes(e.ctx, bestMetric.ValueSet(e.Progress.Best.Value))
 }
 
 // describe tells how the experiment stands, in words. Words are no history: who
@@ -129,11 +129,11 @@ func (e *experimentRun) words() string {
 	if e.Status == "" {
 		return "nothing was accepted under this id"
 	}
-	words := []string{progressOf(e.Standing)}
+	words := []string{progressOf(e.Progress)}
 	if open := len(e.Open); open > 0 {
 		words = append(words, fmt.Sprintf("%d under way", open))
 	}
-	if wait := e.Standing.Wait; wait != nil {
+	if wait := e.Progress.Wait; wait != nil {
 		words = append(words, fmt.Sprintf("trial %d waits: %s", wait.Sequence, wait.Reason.Text))
 	}
 	switch {
@@ -143,21 +143,21 @@ func (e *experimentRun) words() string {
 		words = append(words, "paused: nothing new starts")
 	case e.Late:
 		words = append(words, "its time is over: nothing new starts")
-	case !e.Standing.Reason.Zero():
-		words = append(words, "nothing new starts: "+e.Standing.Reason.Text)
+	case !e.Progress.Reason.Zero():
+		words = append(words, "nothing new starts: "+e.Progress.Reason.Text)
 	}
 	return strings.Join(words, "; ")
 }
 
-func progressOf(standing activities.Standing) string {
-	words := fmt.Sprintf("%d of %d done", standing.Done(), standing.Asked)
+func progressOf(progress activities.Progress) string {
+	words := fmt.Sprintf("%d of %d done", progress.Done(), progress.Asked)
 	switch {
-	case standing.MaxTrials > 0:
-		words = fmt.Sprintf("%d of %d done", standing.Done(), standing.MaxTrials)
-	case standing.Asked == 0:
+	case progress.MaxTrials > 0:
+		words = fmt.Sprintf("%d of %d done", progress.Done(), progress.MaxTrials)
+	case progress.Asked == 0:
 		words = "no trial yet"
 	}
-	if best := standing.Best; best != nil {
+	if best := progress.Best; best != nil {
 		words += fmt.Sprintf(", best %s by trial %d", number(best.Value), best.Sequence)
 	}
 	return words
@@ -175,7 +175,7 @@ func (e *experimentRun) roundSummary() string {
 // overview answers QueryState.
 func (e *experimentRun) overview() (Overview, error) {
 	return Overview{
-		Status: e.Status, Paused: e.Paused, Concurrency: e.Concurrency, Standing: e.Standing,
+		Status: e.Status, Paused: e.Paused, Concurrency: e.Concurrency, Progress: e.Progress,
 		Open: e.Open, Starting: slices.Concat(e.unconfirmed(), e.Due), Waiting: e.Waiting, Cursor: e.Cursor,
 	}, nil
 }

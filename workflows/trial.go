@@ -198,7 +198,7 @@ func (t *trialRun) attempt() (settlement activities.Settlement, err error) {
 }
 
 // begin puts the next attempt on record, or finds the open one.
-func (t *trialRun) begin() (begun activities.Begun, err error) {
+func (t *trialRun) begin() (begun activities.BeginAnswer, err error) {
 	err = workflow.ExecuteLocalActivity(onRecord(t.ctx, "begin an attempt"), do.Begin, t.Experiment, t.Sequence).Get(t.ctx, &begun)
 	t.current = begun.Attempt
 	if begun.Parameters != nil {

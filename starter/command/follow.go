@@ -150,7 +150,7 @@ func (f *follower) wait(ctx context.Context, tick <-chan time.Time) error {
 		}
 		return unreachable(fmt.Errorf("the host in this process ended: %w; starter resume %s goes on", err, f.id))
 	case <-tick:
-		return f.tend(ctx)
+		return f.keepHost(ctx)
 	}
 }
 
@@ -159,9 +159,9 @@ func (f *follower) detach() error {
 	return exit(ExitDetached)
 }
 
-// tend starts the host again if it died. Where that does not work, what the
+// keepHost starts the host again if it died. Where that does not work, what the
 // record says is still shown, and the next tick tries again.
-func (f *follower) tend(ctx context.Context) error {
+func (f *follower) keepHost(ctx context.Context) error {
 	if f.hosted != nil || f.Now().Sub(f.checked) < hostCheck {
 		return nil
 	}
@@ -195,7 +195,7 @@ func (f *follower) look(ctx context.Context) (record.Experiment, error) {
 	if err != nil {
 		return e, err
 	}
-	explainWaits(rows, e, f.unattended(ctx, e, rows), open)
+	explainWaits(rows, e, f.whyIdle(ctx, e, rows), open)
 	for _, row := range rows {
 		f.note(&now, row)
 	}
@@ -203,7 +203,7 @@ func (f *follower) look(ctx context.Context) (record.Experiment, error) {
 		return e, err
 	}
 	f.display.Show(now)
-	return e, f.mourn(ctx, now.Changed)
+	return e, f.showFailure(ctx, now.Changed)
 }
 
 // reported adds what the trials on show reported last.
@@ -217,10 +217,10 @@ func (f *follower) reported(ctx context.Context, now *progress.Snapshot) error {
 	return err
 }
 
-// unattended is why nobody works on the experiment. A host of one's own is
-// started again by tend; at a Temporal of others, queues are looked at where
+// whyIdle is why nobody works on the experiment. A host of one's own is
+// started again by keepHost; at a Temporal of others, queues are looked at where
 // something waits.
-func (f *follower) unattended(ctx context.Context, e record.Experiment, rows []record.Trial) trial.Reason {
+func (f *follower) whyIdle(ctx context.Context, e record.Experiment, rows []record.Trial) trial.Reason {
 	if f.Engine.External().Address == "" || f.Now().Sub(f.looked) < queueCheck {
 		return f.idling
 	}
@@ -266,8 +266,8 @@ func (f *follower) note(now *progress.Snapshot, row record.Trial) {
 	now.Open = append(now.Open, row)
 }
 
-// mourn shows the end of stderr of the first trial that failed.
-func (f *follower) mourn(ctx context.Context, changed []record.Trial) error {
+// showFailure shows the end of stderr of the first trial that failed.
+func (f *follower) showFailure(ctx context.Context, changed []record.Trial) error {
 	for _, row := range changed {
 		if row.State != trial.Failed || f.failed {
 			continue

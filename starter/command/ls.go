@@ -77,15 +77,15 @@ func (w World) experimentRows(all []record.Experiment) [][]string {
 		if e.Best != nil {
 			best = progress.Number(&e.Best.Value)
 		}
-		rows = append(rows, []string{e.ID, dash(e.Name), standing(e), fmt.Sprint(e.Asked),
+		rows = append(rows, []string{e.ID, dash(e.Name), statusOf(e), fmt.Sprint(e.Asked),
 			fmt.Sprint(e.Counts[trial.Succeeded]), fmt.Sprint(e.Counts[trial.Failed]), best,
 			progress.Span(w.Now().Sub(e.Created)) + " ago"})
 	}
 	return rows
 }
 
-// standing is the status with what people would add to it.
-func standing(e record.Experiment) string {
+// statusOf is the status with what people would add to it.
+func statusOf(e record.Experiment) string {
 	if e.Paused && e.Status == record.Running {
 		return string(e.Status) + " (paused)"
 	}

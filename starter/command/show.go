@@ -176,7 +176,7 @@ func unlessZero(n int) *int {
 }
 
 func (w World) showRows(view shown, e record.Experiment) [][]string {
-	rows := [][]string{{"experiment", strings.TrimSpace(e.ID + " " + e.Name)}, {"status", standing(e) + explained(e.Reason)}}
+	rows := [][]string{{"experiment", strings.TrimSpace(e.ID + " " + e.Name)}, {"status", statusOf(e) + explained(e.Reason)}}
 	for _, line := range e.Reason.Details() {
 		rows = append(rows, []string{"", line})
 	}

@@ -121,17 +121,17 @@ func (e *Events) Show(now Snapshot) {
 	}
 	if now.Now.Sub(e.summed) >= quiet {
 		e.summed = now.Now
-		e.write(e.standing("progress", now.Experiment))
+		e.write(e.status("progress", now.Experiment))
 	}
 }
 
-func (e *Events) standing(name string, now record.Experiment) event {
+func (e *Events) status(name string, now record.Experiment) event {
 	trials := Counts(now.Counts)
-	standing := event{Event: name, Status: now.Status, Trials: &trials, Best: BestOf(now)}
+	status := event{Event: name, Status: now.Status, Trials: &trials, Best: BestOf(now)}
 	if !now.Reason.Zero() {
-		standing.Reason = &now.Reason
+		status.Reason = &now.Reason
 	}
-	return standing
+	return status
 }
 
 // Failure implements Display.
@@ -146,7 +146,7 @@ func (e *Events) Say(code, text string) { e.write(event{Event: "notice", Code: c
 // End implements Display.
 func (e *Events) End(finished record.Experiment) {
 	e.id = finished.ID
-	e.write(e.standing("finished", finished))
+	e.write(e.status("finished", finished))
 }
 
 // Detach implements Display.

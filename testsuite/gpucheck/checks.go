@@ -280,9 +280,9 @@ func (c *checker) orphans() {
 		run, process = mine.process(handle)
 	}
 	err = syscall.Kill(process.Runner.PID, syscall.SIGKILL)
-	mine.end(handle)
 	leases, lookErr := gpu.Ledger{Directory: c.ledger()}.Counting(c.ctx, rundir.LeaseCounts)
 	c.expect(errors.Join(err, lookErr) == nil && len(leases) > 0, "its runner is killed, and the GPU is not free yet (%v)", errors.Join(err, lookErr))
+	mine.end(handle) // whoever asks finds it lost, and clears up behind it
 	other := c.controller(options)
 	_, err = other.submit("true", 1)
 	c.expect(err == nil, "the next trial sweeps what is left and starts (%v)", err)

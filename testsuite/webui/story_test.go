@@ -61,7 +61,7 @@ func TestListsQueriesAndDetailsTellTheStoryOfAnExperiment(t *testing.T) {
 	w.found("ExperimentId = '"+w.id+"' AND BestMetric > 0.9", 1)
 	var overview workflows.Overview
 	w.ask(w.workflow(), &overview)
-	require.Equal(t, 4, overview.Standing.Done())
+	require.Equal(t, 4, overview.Progress.Done())
 	require.Empty(t, overview.Open)
 	var trial workflows.TrialOverview
 	w.ask(w.trial(3), &trial)

@@ -11,10 +11,10 @@ import (
 	"github.com/perennial-ml/perennial/trial"
 )
 
-// Standing is how an experiment stands, as far as it can be told in one line. It
+// Progress is how an experiment stands, as far as it can be told in one line. It
 // rides on answers that workflows get anyway, and is small however many trials
 // there are.
-type Standing struct {
+type Progress struct {
 	Asked     int                 `json:"asked"`
 	MaxTrials int                 `json:"maxTrials,omitempty"` // 0: unlimited
 	Ended     map[trial.State]int `json:"ended,omitempty"`     // trials by how they ended
@@ -30,34 +30,34 @@ type Wait struct {
 }
 
 // Done is the number of trials that have ended.
-func (s Standing) Done() int {
+func (p Progress) Done() int {
 	done := 0
 	for _, state := range trial.States() { // in order, as workflows must go through a map
-		done += s.Ended[state]
+		done += p.Ended[state]
 	}
 	return done
 }
 
-// Concern names what somebody who looks should know, empty if all is well. Two
-// standings with the same concern tell the same story.
-func (s Standing) Concern() string {
-	concern := s.Reason.Code
-	if s.Wait != nil {
-		concern += fmt.Sprintf(" %d %s", s.Wait.Sequence, s.Wait.Reason.Code)
+// Attention names what somebody who looks should know, empty if all is well. Two
+// reports of progress with the same attention tell the same story.
+func (p Progress) Attention() string {
+	attention := p.Reason.Code
+	if p.Wait != nil {
+		attention += fmt.Sprintf(" %d %s", p.Wait.Sequence, p.Wait.Reason.Code)
 	}
-	return concern
+	return attention
 }
 
-// maxReason is how many bytes of a reason's text are told in a standing.
+// maxReason is how many bytes of a reason's text are told in a Progress.
 const maxReason = 300
 
-// standing reads how an experiment stands.
-func (a *Activities) standing(ctx context.Context, row record.Experiment) (standing Standing, err error) {
-	standing = Standing{
+// progress reads how an experiment stands.
+func (a *Activities) progress(ctx context.Context, row record.Experiment) (progress Progress, err error) {
+	progress = Progress{
 		Asked: row.Trials(), MaxTrials: row.MaxTrials, Ended: ended(row.Counts), Best: row.Best, Reason: brief(row.Reason),
 	}
-	standing.Wait, err = a.wait(ctx, row)
-	return standing, err
+	progress.Wait, err = a.wait(ctx, row)
+	return progress, err
 }
 
 func ended(counts map[trial.State]int) map[trial.State]int {
