@@ -14,11 +14,17 @@ import (
 	"github.com/perennial-ml/perennial/trial"
 )
 
-func TestConformanceOfKindJob(t *testing.T) {
+func TestConformanceOfKindJob(t *testing.T) { conforms(t, "Job") }
+
+func TestConformanceOfKindPyTorchJob(t *testing.T) { conforms(t, "PyTorchJob") }
+
+func TestConformanceOfKindTFJob(t *testing.T) { conforms(t, "TFJob") }
+
+func conforms(t *testing.T, kind string) {
 	cluster := kube.Up(t)
 	platformtest.Run(t, func(t *testing.T) platformtest.Subject {
 		state, namespace := t.TempDir(), cluster.Namespace(t)
-		options, err := json.Marshal(map[string]any{"kind": "Job", "image": kube.ShellImage, "namespace": namespace, "kubeconfig": cluster.Kubeconfig})
+		options, err := json.Marshal(map[string]any{"kind": kind, "image": kube.ShellImage, "namespace": namespace, "kubeconfig": cluster.Kubeconfig})
 		require.NoError(t, err)
 		return platformtest.Subject{
 			Kind: func(*testing.T) platforms.Kind {

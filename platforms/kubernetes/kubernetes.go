@@ -78,5 +78,5 @@ func (s section) section() kube.Section {
 		ImagePullSecrets: s.ImagePullSecrets, NodeSelector: s.NodeSelector, PriorityClass: s.PriorityClass, Tolerations: s.Tolerations,
 		Volumes: s.Volumes, Mounts: s.VolumeMounts}
 	return kube.Section{Target: kube.Target{Kubeconfig: s.Kubeconfig, Context: s.Context}, Namespace: s.Namespace, Kind: s.Kind,
-		Roles: []kube.Role{{Replicas: 1, Pod: pod}}, Queue: s.Queue, NNIPlatform: "kubeflow"}
+		Roles: []kube.Role{{Name: kube.FirstRole(s.Kind), Replicas: 1, Pod: pod}}, Queue: s.Queue, NNIPlatform: "kubeflow"}
 }

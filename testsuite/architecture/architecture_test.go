@@ -34,6 +34,7 @@ var rooms = map[string][]string{
 	"platforms/local":             {"platforms", "runner/rundir", "runner/runs", "gpu", "trial", "metrics", "codedir"},
 	"platforms/remote":            {"platforms", "platforms/internal/archives", "platforms/internal/ssh", "runner/rundir", "runner/runs", "runner/agent", "gpu", "trial", "metrics", "codedir"},
 	"platforms/executable":        {"platforms", "runner/rundir", "trial", "metrics", "codedir"},
+	"platforms/kubeflow":          {"platforms", "platforms/internal/kube"},
 	"platforms/kubernetes":        {"platforms", "platforms/internal/kube"},
 	"platforms/internal/kube":     {"platforms", "platforms/internal/archives", "runner/rundir", "runner/stream", "trial", "metrics", "codedir"},
 	"platforms/internal/archives": {"runner/rundir", "codedir"},

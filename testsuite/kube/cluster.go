@@ -324,6 +324,22 @@ func (c *Cluster) Namespace(t testing.TB) string {
 	return name
 }
 
+// KubeconfigOf returns the path of a configuration for another user, who may do
+// nothing until a test binds a role to him.
+func (c *Cluster) KubeconfigOf(t testing.TB, user string) string {
+	t.Helper()
+	content, err := os.ReadFile(c.Kubeconfig)
+	require.NoError(t, err)
+	var config Object
+	require.NoError(t, json.Unmarshal(content, &config))
+	Field(config, "users", 0, "user").(Object)["as"] = user
+	content, err = json.Marshal(config)
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	return path
+}
+
 // Create makes an object in a collection, such as /apis/batch/v1/namespaces/N/jobs.
 func (c *Cluster) Create(t testing.TB, collection string, object Object) {
 	t.Helper()

@@ -60,3 +60,6 @@ func Kubeconfig(server, token string, certificate []byte) []byte {
 
 // Control is the socket on which the cluster's supervisor listens.
 func (s Site) Control() string { return filepath.Join(s.Directory, "control") }
+
+// Exports is the directory of which pods see what they mount by NFS.
+func (s Site) Exports() string { return filepath.Join(s.Directory, "exports") }

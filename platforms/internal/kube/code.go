@@ -106,6 +106,9 @@ func (p *platform) Prepare(ctx context.Context, bundle platforms.Bundle) (platfo
 	if err != nil {
 		return platforms.Workspace{}, Fault("prepare", err)
 	}
+	if err := s.serves(); err != nil {
+		return platforms.Workspace{}, Fault("prepare", err)
+	}
 	hash, err := p.pack(bundle)
 	if err != nil {
 		return platforms.Workspace{}, err

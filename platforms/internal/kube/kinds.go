@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,6 +20,8 @@ type jobKind struct {
 	kind     string
 	// container is what the kind wants the container of the trial to be called.
 	container string
+	// first is the name of the role that decides, where roles have names.
+	first string
 	// spec is the object's own part around its pods.
 	spec func(Section, []template) object
 	// suspended merged into the spec of an object starts no pod and ends those that
@@ -44,16 +48,14 @@ type condition struct {
 	ended     time.Time
 }
 
-var kinds = map[string]jobKind{"Job": batchJob}
+var kinds = map[string]jobKind{"Job": batchJob, "PyTorchJob": pytorchJob, "TFJob": tfJob, "XGBoostJob": xgboostJob, "PaddleJob": paddleJob, "JAXJob": jaxJob}
 
 // Kinds are the names of the kinds that there are.
-func Kinds() []string {
-	names := make([]string, 0, len(kinds))
-	for name := range kinds {
-		names = append(names, name)
-	}
-	return names
-}
+func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
+
+// FirstRole is what a kind calls the role whose first pod decides; empty where roles
+// have no names.
+func FirstRole(kind string) string { return kinds[kind].first }
 
 func (k jobKind) apiVersion() string { return k.resource.GroupVersion().String() }
 

@@ -187,6 +187,19 @@ func (k jobKind) tombstone(s Section, key trial.Key, intent string) (*unstructur
 	}
 	u.SetAnnotations(map[string]string{intentAnnotation: intent})
 	spec := u.Object["spec"].(object)
-	maps.Copy(spec, k.suspended)
+	merge(spec, k.suspended)
 	return u, nil
+}
+
+// merge puts what is in from into an object, at every depth.
+func merge(into, from object) {
+	for name, value := range from {
+		inside, deeper := value.(object)
+		there, exists := into[name].(object)
+		if deeper && exists {
+			merge(there, inside)
+			continue
+		}
+		into[name] = value
+	}
 }

@@ -56,3 +56,52 @@ tuner:
 	require.NotNil(t, h.Show(run.ID()).Best)
 	cluster.Await(t, "no run of ours on the cluster", func() bool { return len(leftovers(t, cluster, namespace)) == 0 })
 }
+
+// nnisFile is as NNI's examples for Kubeflow are, but for the image and the namespace.
+const nnisFile = `experimentName: on kubeflow
+trialConcurrency: 2
+maxExecDuration: 1h
+maxTrialNum: 3
+trainingServicePlatform: kubeflow
+searchSpacePath: %[1]s/search_space.json
+useAnnotation: false
+tuner:
+  builtinTunerName: Random
+trial:
+  codeDir: %[1]s
+  %[2]s:
+    replicas: 1
+    command: python3 digits.py && touch /tmp/mount/$NNI_TRIAL_JOB_ID
+    gpuNum: 0
+    cpuNum: 1
+    memoryMB: 512
+    image: %[4]s
+kubeflowConfig:
+  operator: %[3]s
+  apiVersion: v1beta2
+  storage: nfs
+  namespace: %[5]s
+  nfs:
+    server: 10.10.10.10
+    path: /var/nfs/%[5]s
+`
+
+func TestNNIsFilesForKubeflowRunAsTheyAre(t *testing.T) {
+	cluster := kube.Up(t)
+	image, digits := cluster.Python(t), filepath.Join(endtoend.Root(), "examples", "digits")
+	for operator, role := range map[string]string{"tf-operator": "worker", "pytorch-operator": "master"} {
+		t.Run(operator, func(t *testing.T) {
+			namespace := cluster.Namespace(t)
+			h := endtoend.NewHome(t).With("KUBECONFIG=" + cluster.Kubeconfig)
+			run := h.Follow(h.Write("nni.yml", fmt.Sprintf(nnisFile, digits, role, operator, image, namespace)))
+			finished := run.Finished(4 * endtoend.Patience)
+			require.Equal(t, 3, finished.Trials["SUCCEEDED"], "%+v", finished.Trials)
+			for id, exported := range h.Export(run.ID()) {
+				require.Greater(t, len(exported.Intermediate), 1, id)
+			}
+			written, err := filepath.Glob(filepath.Join(cluster.Exports(), "var", "nfs", namespace, "*"))
+			require.NoError(t, err)
+			require.Len(t, written, 3, "the storage is used")
+		})
+	}
+}

@@ -62,10 +62,31 @@ func (s *Supervisor) isolate() error {
 	if err := run("sh", "-c", script); err != nil {
 		return err
 	}
+	if err := s.standInForNFS(); err != nil {
+		return err
+	}
 	if err := await(context.Background(), "network", func() error { return run("ip", "link", "show", kube.Uplink) }); err != nil {
 		return err
 	}
 	return run("sh", "-ec", fmt.Sprintf("ip addr add %s peer %s dev %[3]s; ip link set %[3]s up; ip route add default via %[2]s", s.Address(2), s.Address(1), kube.Uplink))
+}
+
+// standInForNFS has mounts of NFS show directories of this machine, below Exports,
+// whatever the server: few kernels of test machines know NFS. All but the protocol
+// is as it would be.
+func (s *Supervisor) standInForNFS() error {
+	const helper = `#!/bin/sh
+mkdir -p "%[1]s/${1#*:}" && exec mount --bind "%[1]s/${1#*:}" "$2"
+`
+	for _, name := range []string{"sbin/above", "sbin/work"} {
+		if err := os.MkdirAll(s.path(name), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(s.path("sbin/above/mount.nfs"), fmt.Appendf(nil, helper, s.Exports()), 0o755); err != nil {
+		return err
+	}
+	return run("mount", "-t", "overlay", "overlay", "-o", fmt.Sprintf("lowerdir=/usr/sbin,upperdir=%s,workdir=%s", s.path("sbin/above"), s.path("sbin/work")), "/usr/sbin")
 }
 
 func (s *Supervisor) startControlPlane(ctx context.Context) error {

@@ -1,0 +1,56 @@
+package kube
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// The kinds of Kubeflow's training-operator, which differ in little but names.
+var (
+	pytorchJob = ofTrainingOperator("PyTorchJob", "pytorch", "Master")
+	tfJob      = ofTrainingOperator("TFJob", "tensorflow", "Worker")
+	xgboostJob = ofTrainingOperator("XGBoostJob", "xgboost", "Master")
+	paddleJob  = ofTrainingOperator("PaddleJob", "paddle", "Worker")
+	jaxJob     = ofTrainingOperator("JAXJob", "jax", "Worker")
+)
+
+// ofTrainingOperator returns a kind. The container of its pods and the role that
+// decides have fixed names.
+func ofTrainingOperator(kind, container, first string) jobKind {
+	short := strings.ToLower(strings.TrimSuffix(kind, "Job"))
+	return jobKind{
+		resource:  schema.GroupVersionResource{Group: "kubeflow.org", Version: "v1", Resource: strings.ToLower(kind) + "s"},
+		kind:      kind,
+		container: container,
+		first:     first,
+		spec: func(_ Section, templates []template) object {
+			replicas := object{}
+			for _, role := range templates {
+				replicas[role.Name] = object{"replicas": int64(role.Replicas), "restartPolicy": "Never", "template": role.pod}
+			}
+			// Nothing is tried again and no pod goes before its output is kept: both are ours.
+			return object{"runPolicy": object{"backoffLimit": int64(0), "cleanPodPolicy": "None"}, short + "ReplicaSpecs": replicas}
+		},
+		suspended: object{"runPolicy": object{"suspend": true}},
+		condition: trainingCondition,
+		deciding:  map[string]string{"training.kubeflow.org/replica-index": "0"},
+	}
+}
+
+// trainingCondition goes by what weighs most: Running and Created stay beside it.
+func trainingCondition(u *unstructured.Unstructured) condition {
+	held := conditionsOf(u)
+	if failed, ok := held["Failed"]; ok {
+		return condition{over: true, ended: timeOf(failed, "lastTransitionTime"),
+			reason: trial.Reason{Code: "job-failed", Text: words("its "+u.GetKind()+" failed", text(failed, "reason"), text(failed, "message"))}}
+	}
+	if succeeded, ok := held["Succeeded"]; ok {
+		return condition{over: true, succeeded: true, ended: timeOf(succeeded, "lastTransitionTime")}
+	}
+	_, suspended := held["Suspended"]
+	return condition{suspended: suspended}
+}

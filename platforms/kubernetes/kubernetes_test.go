@@ -1,0 +1,144 @@
+package kubernetes_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/platforms/kubernetes"
+	"github.com/perennial-ml/perennial/runner/binary"
+	"github.com/perennial-ml/perennial/testsuite/kube"
+	"github.com/perennial-ml/perennial/testsuite/platformtest"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// open opens a section on the cluster, with keys beside those that lead there.
+func open(t *testing.T, cluster *kube.Cluster, namespace string, more map[string]any) platforms.Platform {
+	keys := map[string]any{"image": kube.ShellImage, "namespace": namespace, "kubeconfig": cluster.Kubeconfig}
+	for name, value := range more {
+		keys[name] = value
+	}
+	options, err := json.Marshal(keys)
+	require.NoError(t, err)
+	kind := kubernetes.New(kubernetes.Options{StateDirectory: t.TempDir(), Runner: binary.For})
+	section := platformtest.Section("kubernetes", trial.NewExperimentID(), func() json.RawMessage { return options })
+	opened := kind.Open(section)
+	t.Cleanup(func() { _ = opened.Close() })
+	return opened
+}
+
+func key() trial.Key { return trial.Key{Experiment: trial.NewExperimentID(), Attempt: 1} }
+
+// await waits for a report.
+func await(t *testing.T, p platforms.Platform, handle platforms.Handle, wanted func(platforms.Report) bool) platforms.Report {
+	t.Helper()
+	var last platforms.Report
+	require.Eventually(t, func() bool {
+		reports, err := p.Poll(t.Context(), platforms.Ask(handle))
+		if err != nil {
+			return false
+		}
+		last = reports[0]
+		return wanted(last)
+	}, 2*time.Minute, 50*time.Millisecond)
+	return last
+}
+
+func submit(t *testing.T, p platforms.Platform, command string) platforms.Handle {
+	made := job(t, key(), platformtest.Behaviour{})
+	made.Command = command
+	handle, err := p.Submit(t.Context(), made)
+	require.NoError(t, err)
+	return handle
+}
+
+func saying(code, words string) func(platforms.Report) bool {
+	return func(r platforms.Report) bool { return r.Reason.Code == code && strings.Contains(r.Reason.Text, words) }
+}
+
+func TestATrialThatNoNodeHasRoomForSaysWhatTheSchedulerSays(t *testing.T) {
+	cluster := kube.Up(t)
+	p := open(t, cluster, cluster.Namespace(t), map[string]any{"cpu": "4000"})
+	report := await(t, p, submit(t, p, "true"), saying("unschedulable", "Insufficient cpu"))
+	require.Equal(t, platforms.Waiting, report.Phase)
+}
+
+func TestATrialWhoseImageCannotBePulledSaysSo(t *testing.T) {
+	cluster := kube.Up(t)
+	p := open(t, cluster, cluster.Namespace(t), map[string]any{"image": "laboratory.invalid/nowhere:1"})
+	report := await(t, p, submit(t, p, "true"), saying("image", "laboratory.invalid/nowhere:1"))
+	require.Equal(t, platforms.Waiting, report.Phase)
+}
+
+func TestMetricsSurviveChatterThatTheNodeDrops(t *testing.T) {
+	cluster := kube.Up(t)
+	namespace := cluster.Namespace(t)
+	p := open(t, cluster, namespace, nil)
+	handle := submit(t, p, `echo "perennial: intermediate 1"; yes chatter | head -c 12000000; echo "perennial: final 2"`)
+	job := "/apis/batch/v1/namespaces/" + namespace + "/jobs/perennial-" + handle.Key.String()
+	require.NoError(t, p.Close())
+	cluster.Await(t, "the end, while nobody watches", func() bool {
+		object, err := cluster.API.Get(t.Context(), job)
+		return err == nil && kube.Condition(object, "Complete")
+	})
+	p = open(t, cluster, namespace, nil)
+	report := await(t, p, handle, func(r platforms.Report) bool { return r.Phase == platforms.Exited && !r.Pending })
+	require.Len(t, report.Journal.Records, 2)
+	require.Zero(t, report.Reason)
+}
+
+func TestTheAPIServersAbsenceIsNoEndAndLosesNothing(t *testing.T) {
+	cluster := kube.Up(t)
+	p := open(t, cluster, cluster.Namespace(t), nil)
+	handle := submit(t, p, `echo "perennial: intermediate 1"; sleep 4; echo "perennial: final 2"`)
+	await(t, p, handle, func(r platforms.Report) bool { return r.Phase == platforms.Running })
+	cluster.Kill(t, kube.APIServer)
+	require.Eventually(t, func() bool {
+		_, err := p.Poll(t.Context(), platforms.Ask(handle))
+		return err != nil && platforms.CodeOf(err) == platforms.Transient
+	}, time.Minute, 50*time.Millisecond)
+	cluster.Restart(t, kube.APIServer)
+	report := await(t, p, handle, func(r platforms.Report) bool { return r.Phase == platforms.Exited && !r.Pending })
+	require.Equal(t, 0, report.Exit.Code)
+	require.Len(t, report.Journal.Records, 2)
+}
+
+func TestAnObjectThatOthersDeleteIsLostAndNoFailure(t *testing.T) {
+	cluster := kube.Up(t)
+	namespace := cluster.Namespace(t)
+	p := open(t, cluster, namespace, nil)
+	handle := submit(t, p, "sleep 600")
+	await(t, p, handle, func(r platforms.Report) bool { return r.Phase == platforms.Running })
+	_, err := cluster.API.Do(t.Context(), "DELETE", "/apis/batch/v1/namespaces/"+namespace+"/jobs/perennial-"+handle.Key.String()+"?propagationPolicy=Background", nil)
+	require.NoError(t, err)
+	report := await(t, p, handle, func(r platforms.Report) bool { return r.Phase.Definite() })
+	require.Equal(t, platforms.Lost, report.Phase)
+}
+
+func TestOutOfItsOwnMemoryIsTheTrialsFailure(t *testing.T) {
+	cluster := kube.Up(t)
+	p := open(t, cluster, cluster.Namespace(t), map[string]any{"memory": "32Mi"})
+	handle := submit(t, p, "x=a; while true; do x=$x$x; done")
+	report := await(t, p, handle, func(r platforms.Report) bool { return r.Phase.Definite() })
+	require.Equal(t, platforms.Exited, report.Phase)
+	require.NotZero(t, report.Exit.Code)
+	require.False(t, report.Exit.Outside)
+}
+
+func TestADoctorNamesEveryRightThatIsMissing(t *testing.T) {
+	cluster := kube.Up(t)
+	namespace := cluster.Namespace(t)
+	all, err := open(t, cluster, namespace, nil).(platforms.WithHosts).Try(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, all[0].Problems)
+	require.Contains(t, all[0].Text, "v1.36.3")
+	some := open(t, cluster, namespace, map[string]any{"kubeconfig": cluster.KubeconfigOf(t, "somebody")})
+	states, err := some.(platforms.WithHosts).Try(t.Context())
+	require.NoError(t, err)
+	require.Len(t, states[0].Problems, 13)
+	require.Contains(t, states[0].Problems[0].Text, "create jobs")
+}
