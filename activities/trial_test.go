@@ -371,15 +371,14 @@ func TestARefusedAttemptIsObservedUntilThereIsNothingOfIt(t *testing.T) {
 	f.ask(1)
 	key := f.begin(0)
 	f.platform.refuse(platforms.Errorf(platforms.Invalid, "submit", "no such image"))
-	f.platform.mu.Lock()
-	f.platform.reports[key] = platforms.Report{Key: key, Phase: platforms.Running}
-	f.platform.mu.Unlock()
+	f.platform.list(platforms.Handle{Format: 1, Platform: "scripted", Key: key})
 	_, err := call[any](f, f.RunAttempt, key)
 	require.True(t, activities.TrialFailed(err), "%v", err)
 	open, err := f.OpenAttempts(ctx, "scripted")
 	require.NoError(t, err)
 	require.Len(t, open, 1, "the sweeper ends it while it runs")
 
+	f.platform.list()
 	f.platform.mu.Lock()
 	f.platform.reports[key] = platforms.Report{Key: key, Phase: platforms.Absent}
 	f.platform.mu.Unlock()
