@@ -51,13 +51,13 @@ func note(ctx context.Context, store *record.Store, id string, index int, known 
 }
 
 // preparing keeps a clean-up of an experiment from removing what is prepared anew
-// meanwhile, in this process.
-var preparing sync.Map // experiment → *sync.Mutex
+// meanwhile, in this process. Any number prepare at once: one platform that takes long
+// keeps no other waiting.
+var preparing sync.Map // experiment → *sync.RWMutex
 
-func exclusively(experiment string) (done func()) {
-	mutex, _ := preparing.LoadOrStore(experiment, &sync.Mutex{})
-	mutex.(*sync.Mutex).Lock()
-	return mutex.(*sync.Mutex).Unlock
+func preparingOf(experiment string) *sync.RWMutex {
+	lock, _ := preparing.LoadOrStore(experiment, &sync.RWMutex{})
+	return lock.(*sync.RWMutex)
 }
 
 // cleanUpTimeout bounds a clean-up on one platform: it may have as many machines as an
@@ -65,11 +65,15 @@ func exclusively(experiment string) (done func()) {
 const cleanUpTimeout = 10 * time.Minute
 
 // CleanUp has the platforms remove what they keep for an experiment that is over, once
-// all of it is on record; until then it does nothing. What is under way is on record
-// before it begins: after a crash it is done again, and an experiment that is resumed
-// is prepared anew.
+// all of it is on record; until then, and while any of them prepares, it does nothing.
+// What is under way is on record before it begins: after a crash it is done again, and
+// an experiment that is resumed is prepared anew.
 func CleanUp(ctx context.Context, store *record.Store, sections *poller.Sections, id string) error {
-	defer exclusively(id)()
+	lock := preparingOf(id)
+	if !lock.TryLock() {
+		return nil // the next sweep comes again
+	}
+	defer lock.Unlock()
 	row, err := store.Experiment(ctx, id)
 	if err != nil || row.Status.Active() {
 		return err

@@ -3,10 +3,12 @@ package activities_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/perennial-ml/perennial/activities"
+	"github.com/perennial-ml/perennial/experiment"
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
@@ -79,4 +81,33 @@ func TestAnExperimentThatIsResumedAfterACleanUpIsPreparedAnewAsItWas(t *testing.
 	f.platform.report(key, platforms.Report{Phase: platforms.Exited, Exit: &trial.Exit{}})
 	_, err := call[any](f, f.RunAttempt, key)
 	require.NoError(t, err)
+}
+
+func TestAPlatformThatIsSlowToTakeTheCodeKeepsNoOtherWaiting(t *testing.T) {
+	f := newFixtureWith(t, func(config *experiment.Experiment) {
+		for _, code := range []string{"/slow", "/quick"} {
+			config.Platforms = append(config.Platforms, experiment.Platform{Name: "scripted", Command: "true", CodeDirectory: code})
+		}
+	})
+	began, goOn, slow, quick := make(chan struct{}), make(chan struct{}), make(chan error), make(chan error)
+	f.platform.preparing = func(bundle platforms.Bundle) {
+		if bundle.CodeDirectory == "/slow" {
+			close(began)
+			<-goOn
+		}
+	}
+	go func() { slow <- f.PrepareCodeDir(ctx, id, 1) }()
+	<-began
+	go func() { quick <- f.PrepareCodeDir(ctx, id, 2) }()
+	select {
+	case err := <-quick:
+		require.NoError(t, err)
+		require.NoError(t, f.cleanUp(), "nor does a sweep wait for it")
+		close(goOn)
+	case <-time.After(patience):
+		close(goOn)
+		<-quick
+		t.Error("it waits for the other one")
+	}
+	require.NoError(t, <-slow)
 }

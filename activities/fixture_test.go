@@ -207,7 +207,9 @@ type scripted struct {
 	reports    map[trial.Key]platforms.Report
 	listed     []platforms.Handle
 	prepared   []platforms.Bundle
-	cleaned    int
+	// preparing happens while Prepare is under way.
+	preparing func(platforms.Bundle)
+	cleaned   int
 }
 
 func (s *scripted) kind(name string) platforms.Kind {
@@ -220,6 +222,9 @@ func (s *scripted) kind(name string) platforms.Kind {
 func (s *scripted) Close() error { return nil }
 
 func (s *scripted) Prepare(_ context.Context, bundle platforms.Bundle) (platforms.Workspace, error) {
+	if s.preparing != nil {
+		s.preparing(bundle)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.prepared = append(s.prepared, bundle)

@@ -21,7 +21,9 @@ import (
 // resumed experiment runs the code it began with; where that was cleaned up it is made
 // available again.
 func (a *Activities) PrepareCodeDir(ctx context.Context, id string, index int) error {
-	defer exclusively(id)()
+	lock := preparingOf(id)
+	lock.RLock()
+	defer lock.RUnlock()
 	row, err := a.Record.Experiment(ctx, id)
 	if err != nil {
 		return err
