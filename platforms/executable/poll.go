@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -25,10 +26,13 @@ const (
 	margin = 30 * time.Second
 )
 
-var streams = []string{rundir.Stdout, rundir.Stderr, rundir.TrialLog}
+var streams = []string{rundir.Stdout, rundir.Stderr, rundir.TrialLog, trial.ParameterFile}
 
 // starting is why a run waits that hardly can be there yet.
 var starting = trial.Reason{Code: "starting", Text: "it was submitted and is not to be seen yet"}
+
+// halfMade is why a run is Absent of which no submit ever came to its end.
+var halfMade = trial.Reason{Code: "half-made", Text: "its submission was interrupted"}
 
 // look is one question with what is known of its run here.
 type look struct {
@@ -105,10 +109,12 @@ func (l *look) observe() error {
 		l.asked = true
 	case seen.Held:
 		l.report.Phase, l.report.Reason = platforms.Waiting, trial.Reason{Code: "starting", Text: "it is being submitted"}
-	case seen.Intent != nil && seen.Process == nil:
-		l.never()
-	default: // a submit whose answer was lost
+	case l.mayRun(): // a submit whose answer was lost
 		l.asked = true
+	case seen.Intent != nil:
+		l.never()
+	default:
+		l.report.Reason = halfMade
 	}
 	return nil
 }
@@ -141,6 +147,7 @@ func (h *heard) submitted(key trial.Key) {
 }
 
 // recall returns what was said last of runs, while that is good for all of them.
+// There are no records in it: those that came have been taken.
 func (h *heard) recall(looks []*look, interval time.Duration) ([]report, bool) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
@@ -153,7 +160,9 @@ func (h *heard) recall(looks []*look, interval time.Duration) ([]report, bool) {
 		if told == nil {
 			return nil, false
 		}
-		all = append(all, *told)
+		again := *told
+		again.Records, again.Next, again.More = nil, string(l.After), false
+		all = append(all, again)
 	}
 	return all, true
 }
@@ -167,7 +176,6 @@ func (h *heard) keep(asked []*look, told []report) {
 	for i, said := range told {
 		h.runs[asked[i].Key] = nil
 		if said.Phase == waiting || said.Phase == running {
-			said.Records, said.Next, said.More = nil, string(asked[i].After), false
 			h.runs[asked[i].Key] = &said
 		}
 	}
@@ -187,7 +195,7 @@ func (p *platform) ask(ctx context.Context, d *described, asked []*look) error {
 		return nil
 	}
 	if told, good := p.heard.recall(asked, d.interval()); good {
-		return p.hear(ctx, d, asked, told)
+		return hear(asked, told)
 	}
 	request := pollRequest{call: d.call}
 	for _, l := range asked {
@@ -201,15 +209,20 @@ func (p *platform) ask(ctx context.Context, d *described, asked []*look) error {
 		return platforms.Errorf(platforms.Transient, "poll", "%s was asked about %d runs and answered about %d", d.path, len(asked), len(answer.Reports))
 	}
 	p.heard.keep(asked, answer.Reports)
-	return p.hear(ctx, d, asked, answer.Reports)
+	if err := hear(asked, answer.Reports); err != nil {
+		return err
+	}
+	for _, l := range asked {
+		d.enforce(ctx, l)
+	}
+	return nil
 }
 
-func (p *platform) hear(ctx context.Context, d *described, asked []*look, told []report) error {
+func hear(asked []*look, told []report) error {
 	for i, l := range asked {
 		if err := l.hear(told[i]); err != nil {
 			return err
 		}
-		p.enforce(ctx, d, l)
 	}
 	return nil
 }
@@ -220,6 +233,9 @@ func (l *look) hear(told report) error {
 	if l.report.Reason.Text != "" && l.report.Reason.Code == "" {
 		l.report.Reason = trial.Reason{Code: "platform", Text: told.Reason.Text}
 	}
+	if string(told.Data) == "null" {
+		told.Data = nil
+	}
 	if told.Host != "" || told.URL != "" || told.Data != nil {
 		if err := l.learn(told); err != nil {
 			return err
@@ -228,22 +244,34 @@ func (l *look) hear(told report) error {
 	if l.report.Started.IsZero() {
 		l.report.Started = told.Started
 	}
-	switch told.Phase {
-	case waiting:
-		l.report.Phase = platforms.Waiting
-	case running:
-		l.runs()
-	case exited:
-		l.ended(told)
-	case gone:
-		return l.gone()
-	default:
-		l.report.Phase = platforms.Unreachable
-	}
 	if !l.Shared {
 		l.report.Journal = &platforms.Journal{Records: told.Records, Next: platforms.Cursor(told.Next), More: told.More}
 	}
+	switch told.Phase {
+	case waiting:
+		l.report.Phase = platforms.Waiting
+		l.explain("its platform says that it waits, and not why")
+	case running:
+		l.runs()
+	case exited:
+		return l.ended(told)
+	case gone:
+		return l.gone()
+	case unknown:
+		l.report.Phase = platforms.Unreachable
+		l.explain("its platform cannot tell how it is")
+	default:
+		l.report.Phase = platforms.Unreachable
+		l.explain(fmt.Sprintf("its platform answers a phase that there is not: %.40q", told.Phase))
+	}
 	return nil
+}
+
+// explain gives a run a reason where the executable gave none.
+func (l *look) explain(text string) {
+	if l.report.Reason.Text == "" {
+		l.report.Reason = trial.Reason{Code: "platform", Text: text}
+	}
 }
 
 // runs is a run whose command has started, as its directory tells where that is
@@ -271,7 +299,12 @@ func (l *look) learn(told report) error {
 	return nil
 }
 
-func (l *look) ended(told report) {
+// ended is a run that the executable saw end. What its own directory says of the end
+// stands before that: it may have come there since.
+func (l *look) ended(told report) error {
+	if found, err := l.endFound(); err != nil || found {
+		return err
+	}
 	l.report.Phase, l.report.Exit, l.report.Ended = platforms.Exited, told.Exit, told.Ended
 	if told.Exit == nil {
 		l.report.Exit = &trial.Exit{Code: 1, Text: "the platform did not say how it ended"}
@@ -279,28 +312,42 @@ func (l *look) ended(told report) {
 	if told.Exit != nil && told.Exit.Code == 0 {
 		l.report.Intent = nil // it ended by itself
 	}
+	return nil
+}
+
+// endFound reads a run's directory again, and tells whether its end is there now.
+func (l *look) endFound() (bool, error) {
+	why := l.report.Reason
+	if err := l.observe(); err != nil {
+		return false, fileFault("poll", err)
+	}
+	if l.report.Phase != platforms.Exited {
+		l.report.Reason = why
+		return false, nil
+	}
+	l.report.Reason, l.report.Handle = trial.Reason{}, nil // as when nobody is asked any more
+	return true, nil
 }
 
 // gone is a run that the executable does not find any more. Its directory is read
 // again: it may have ended since.
 func (l *look) gone() error {
-	why := l.report.Reason
-	if err := l.observe(); err != nil {
-		return fileFault("poll", err)
+	if found, err := l.endFound(); err != nil || found {
+		return err
 	}
 	seen, err := l.Observe()
 	switch {
 	case err != nil:
 		return fileFault("poll", err)
-	case l.report.Phase == platforms.Exited:
-		l.report.Reason, l.report.Handle = trial.Reason{}, nil // as when nobody is asked any more
 	case seen.Intent != nil && seen.Process == nil:
 		l.never()
 	case seen.Process == nil && l.Shared && l.fresh():
 		l.report.Phase, l.report.Reason = platforms.Waiting, starting
+	case seen.Process == nil && l.data == nil: // no submit has been answered: the next one may start it
+		l.report.Phase, l.report.Reason = platforms.Absent, halfMade
 	default:
-		l.report.Phase, l.report.Reason = platforms.Lost, why
-		if why.Zero() {
+		l.report.Phase = platforms.Lost
+		if l.report.Reason.Zero() {
 			l.report.Reason = trial.Reason{Code: "gone", Text: "its platform does not know it any more, and it left no word of its end"}
 		}
 	}
@@ -315,7 +362,7 @@ func (l *look) fresh() bool {
 }
 
 // enforce ends a run by force that had all the time there is to end by itself.
-func (p *platform) enforce(ctx context.Context, d *described, l *look) {
+func (d *described) enforce(ctx context.Context, l *look) {
 	if l.report.Phase != platforms.Running || l.report.Intent == nil || !l.Shared {
 		return
 	}
@@ -412,17 +459,21 @@ func (p *platform) end(ctx context.Context, d *described, a attempt, intent tria
 	}
 	defer claim.Close()
 	data, err := a.data()
-	if err != nil || data == nil && !d.mayHave(a) {
+	if err != nil || data == nil && !a.mayRun() {
 		return err
 	}
 	return d.program.call(ctx, "cancel", cancelRequest{d.call, a.run(data), first, force || !a.Shared}, &nothing{})
 }
 
-// mayHave tells whether an executable may have started a run although no answer of
-// it came.
-func (d *described) mayHave(a attempt) bool {
-	_, err := os.Stat(a.Path(rundir.JobFile))
-	return !a.Shared || err == nil
+// mayRun tells whether an executable may have started a run although no answer of it
+// came: whether all that is written before it is called is there.
+func (a attempt) mayRun() bool {
+	last := trial.ParameterFile
+	if a.Shared {
+		last = rundir.JobFile
+	}
+	_, err := os.Stat(a.Path(last))
+	return !errors.Is(err, os.ErrNotExist)
 }
 
 // Logs implements platforms.WithLogs.
@@ -437,7 +488,7 @@ func (p *platform) Logs(ctx context.Context, handle platforms.Handle, wanted pla
 	if err != nil {
 		return nil, fileFault("logs", err)
 	}
-	if a.Shared {
+	if a.Shared || wanted.Stream == trial.ParameterFile {
 		return openFrom(a.Path(wanted.Stream), wanted.From)
 	}
 	return p.askLogs(ctx, a, wanted)

@@ -3,6 +3,7 @@ package executable
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -76,6 +77,15 @@ func TestAnAnswerThatIsNoneIsShown(t *testing.T) {
 		require.Equal(t, platforms.Transient, platforms.CodeOf(err))
 		require.ErrorContains(t, err, want)
 	}
+}
+
+func TestACallThatLeavesAProcessBehindWithItsStreamsOpenHasSucceeded(t *testing.T) {
+	t.Parallel()
+	p := script(t, `sleep 600 & echo $! > "$0.pid"; echo '{"data": 7}'`)
+	t.Cleanup(func() { _ = exec.Command("sh", "-c", "kill $(cat "+p.path+".pid)").Run() })
+	var answer submitAnswer
+	require.NoError(t, p.call(t.Context(), "submit", nothing{}, &answer))
+	require.Equal(t, "7", string(answer.Data))
 }
 
 func TestAnExecutableThatIsNotThereIsWaitedFor(t *testing.T) {

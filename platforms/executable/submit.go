@@ -132,6 +132,9 @@ func (p *platform) start(ctx context.Context, d *described, a attempt, job platf
 	if err != nil || seen.Intent != nil {
 		return nil, err
 	}
+	if err := rundir.ReplaceFile(a.Path(trial.ParameterFile), job.Parameter, 0o644); err != nil {
+		return nil, err
+	}
 	request := submitRequest{call: d.call, run: a.run(nil), GPUs: job.GPUs, MaxDuration: job.MaxDuration.Seconds()}
 	if a.Shared {
 		request.Command, err = p.lay(ctx, d, a, job)
@@ -174,9 +177,6 @@ func (p *platform) lay(ctx context.Context, d *described, a attempt, job platfor
 	}
 	code := filepath.Join(a.entry.Directory, "code")
 	if err := codedir.Copy(ctx, job.Workspace.Directory, code); err != nil {
-		return nil, err
-	}
-	if err := rundir.ReplaceFile(a.Path(trial.ParameterFile), job.Parameter, 0o644); err != nil {
 		return nil, err
 	}
 	if err := rundir.ReplaceFile(a.Path(trial.ParametersFile), job.Parameters, 0o644); err != nil {
