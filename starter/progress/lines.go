@@ -10,14 +10,15 @@ import (
 	"github.com/perennial-ml/perennial/trial"
 )
 
-// quiet is how long Lines says nothing while no state changes.
+// quiet is how long Lines and Events sum nothing up after they did.
 const quiet = 10 * time.Second
 
 // Lines is a Display for pipes and log files: a line for every change of a
-// trial's state, and a summary at most every ten seconds.
+// trial's state, and at most every ten seconds a summary, where it says anything new.
 type Lines struct {
 	out    io.Writer
 	summed time.Time
+	sum    string // the last summary, but for the time that is left
 }
 
 // NewLines returns a Display that writes plain lines.
@@ -32,8 +33,16 @@ func (l *Lines) Show(now Snapshot) {
 		fmt.Fprintln(l.out, describe(changed))
 	}
 	if now.Now.Sub(l.summed) >= quiet {
-		l.summed = now.Now
-		fmt.Fprintln(l.out, summary(now.Experiment))
+		l.sumUp(now)
+	}
+}
+
+func (l *Lines) sumUp(now Snapshot) {
+	timeless := now
+	timeless.Experiment.Driven = 0 // the time that is left changes with it, and is no news
+	if sum := summary(timeless); sum != l.sum {
+		l.sum, l.summed = sum, now.Now
+		fmt.Fprintln(l.out, summary(now))
 	}
 }
 
@@ -73,8 +82,23 @@ func greeting(start Start) string {
 	return text.String()
 }
 
-func summary(e record.Experiment) string {
-	return strings.Join(append([]string{done(e) + " done", counts(e)}, outlook(e)...), "; ")
+func summary(now Snapshot) string {
+	e := now.Experiment
+	parts := append([]string{done(e) + " done", counts(e)}, outlook(e)...)
+	if e.Counts[trial.Running] == 0 {
+		parts = append(parts, waits(now.Open)...)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// waits is why the first trial waits that says why.
+func waits(open []record.Trial) []string {
+	for _, t := range open {
+		if t.State == trial.Waiting && !t.Reason.Zero() {
+			return []string{fmt.Sprintf("trial %d waits: %s", t.Sequence, words(t.Reason))}
+		}
+	}
+	return nil
 }
 
 // outlook is what is worth knowing beside counts: the best result, how long it

@@ -76,21 +76,41 @@ func TestManyOpenTrialsAreCountedAndNotListed(t *testing.T) {
 	require.Contains(t, out.String(), "and 14 more: starter trials k3v9x2ab\n")
 }
 
-func TestPlainLinesComeAtStateChangesAndElseEveryTenSeconds(t *testing.T) {
+func TestPlainLinesComeAtStateChangesAndASummaryWhereItSaysSomethingNew(t *testing.T) {
 	var out bytes.Buffer
 	display := NewLines(&out)
-	lines := func(after time.Duration, changed []record.Trial) int {
+	said := func(after time.Duration, change func(*Snapshot)) string {
 		out.Reset()
 		now := aSnapshot()
-		now.Now, now.Changed = noon.Add(after), changed
+		now.Changed, now.Now = nil, noon.Add(after)
+		now.Experiment.Driven += after
+		change(&now)
 		display.Show(now)
-		return strings.Count(out.String(), "\n")
+		return out.String()
 	}
-	require.Equal(t, 1, lines(0, nil))
-	require.Equal(t, 0, lines(9*time.Second, nil))
-	require.Equal(t, 1, lines(9*time.Second, aSnapshot().Changed))
-	require.Equal(t, "trial 2 (abcde) RUNNING, attempt 2: its runner died\n", out.String())
-	require.Equal(t, 1, lines(10*time.Second, nil))
+	same := func(*Snapshot) {}
+	require.Equal(t, 1, strings.Count(said(0, same), "\n"))
+	require.Empty(t, said(9*time.Second, same))
+	require.Equal(t, "trial 2 (abcde) RUNNING, attempt 2: its runner died\n",
+		said(9*time.Second, func(now *Snapshot) { now.Changed = aSnapshot().Changed }))
+	require.Empty(t, said(time.Hour, same), "no more than the time that is left has changed")
+	require.Contains(t, said(time.Hour, func(now *Snapshot) { now.Experiment.Counts[trial.Succeeded] = 2 }), "2 SUCCEEDED")
+}
+
+func TestPlainLinesSayOnceWhyTrialsWaitWhereNothingRuns(t *testing.T) {
+	var out bytes.Buffer
+	display := NewLines(&out)
+	waiting := func(seconds int, reason string) {
+		display.Show(Snapshot{Now: noon.Add(time.Duration(seconds) * time.Second),
+			Experiment: record.Experiment{MaxTrials: 2, Status: record.Running, Counts: map[trial.State]int{trial.Waiting: 1}},
+			Open:       []record.Trial{{Sequence: 0, State: trial.Waiting, Reason: trial.Reason{Code: "gpus", Text: reason}}}})
+	}
+	for second := range 60 {
+		waiting(second, "all 4 GPUs are busy")
+	}
+	waiting(60, "2 of 4 GPUs are busy")
+	require.Equal(t, "0 of 2 done; 1 WAITING; trial 0 waits: all 4 GPUs are busy\n"+
+		"0 of 2 done; 1 WAITING; trial 0 waits: 2 of 4 GPUs are busy\n", out.String())
 }
 
 func TestEventsAreOneObjectALineWithTheirKindAndTheExperiment(t *testing.T) {
