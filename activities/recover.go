@@ -138,7 +138,11 @@ func (a *Activities) look(ctx context.Context, platform *poller.Section, handle 
 	text := "the record came from a backup and does not know it, and its number was given to a trial with other parameters"
 	if err != nil {
 		text = "the record came from a backup and does not know it, and its directory does not tell what it ran with"
-		if never, err := neverRan(ctx, platform, handle); err != nil || never {
+		never, err := neverRan(ctx, platform, handle)
+		if never {
+			found.Unbegun = append(found.Unbegun, n)
+		}
+		if err != nil || never {
 			return false, err
 		}
 	}

@@ -81,7 +81,9 @@ type Found struct {
 	Ended map[trial.Key]trial.Reason
 	// Unread are numbers of trials that ran and cannot be asked about at present:
 	// nothing else gets them.
-	Unread   []int
+	Unread []int
+	// Unbegun are numbers of trials that never ran: those that were kept are free.
+	Unbegun  []int
 	Platform string
 	Event    trial.Recovered
 }
@@ -106,6 +108,9 @@ func (s *Store) TakeIn(ctx context.Context, experiment string, found Found) erro
 		if found.Event.TakenIn, err = t.takeIn(e, found); err != nil {
 			return err
 		}
+		if found.Event.Freed, err = t.free(e, found.Unbegun); err != nil {
+			return err
+		}
 		if err := t.logRecovered(e, found.Event, nil); err != nil {
 			return err
 		}
@@ -121,6 +126,21 @@ func (t *transaction) reserve(e *experimentRow, numbers []int) (news bool) {
 		e.occupy(n)
 	}
 	return news
+}
+
+// free gives back numbers that were kept for trials which turned out never to have run,
+// and counts them.
+func (t *transaction) free(e *experimentRow, numbers []int) (count int, err error) {
+	for _, n := range numbers {
+		_, err := t.trial(e.ID, n)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return count, err
+		}
+		if err != nil && e.vacate(n) {
+			count++
+		}
+	}
+	return count, nil
 }
 
 // takeIn asks the trials that are not known, and counts them.
@@ -169,15 +189,15 @@ func (t *transaction) bury(e *experimentRow, key trial.Key, platform string, rea
 	}
 	known, err := t.exec("UPDATE trials SET attempts = max(attempts, ?) WHERE experiment = ? AND sequence = ?",
 		key.Attempt, e.ID, key.Sequence)
-	if known == 0 && key.Sequence < e.Asked && !slices.Contains(e.Vacant, key.Sequence) {
-		e.Vacant = append(e.Vacant, key.Sequence)
+	if known == 0 {
+		e.vacate(key.Sequence)
 	}
 	return err
 }
 
 // logRecovered logs what was learned, once for an id, and wakes the experiment.
 func (t *transaction) logRecovered(e *experimentRow, learned trial.Recovered, id any) error {
-	if learned.TakenIn == 0 && len(learned.Ended) == 0 && len(learned.Unread) == 0 && !learned.Behind {
+	if learned.TakenIn == 0 && learned.Freed == 0 && len(learned.Ended) == 0 && len(learned.Unread) == 0 && !learned.Behind {
 		return nil
 	}
 	data, err := json.Marshal(learned)
@@ -230,4 +250,14 @@ func (e *experimentRow) occupy(sequence int) {
 		return
 	}
 	e.Vacant = slices.DeleteFunc(e.Vacant, func(n int) bool { return n == sequence })
+}
+
+// vacate has a number that was given away, and that no trial has, asked next. It tells
+// whether that is new.
+func (e *experimentRow) vacate(sequence int) (news bool) {
+	if sequence >= e.Asked || slices.Contains(e.Vacant, sequence) {
+		return false
+	}
+	e.Vacant = append(e.Vacant, sequence)
+	return true
 }

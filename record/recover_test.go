@@ -104,6 +104,24 @@ func TestTheNumberOfARunThatCannotBeAskedAboutIsGivenToNobodyElse(t *testing.T) 
 	require.Equal(t, `{"x":1}`, string(late.Parameters))
 }
 
+func TestTheNumberThatWasKeptForARunWhichNeverBeganIsAskedAgain(t *testing.T) {
+	f := newFixture(t)
+	require.NoError(t, f.TakeIn(background, exp, Found{Unread: []int{1}, Event: trial.Recovered{Unread: []string{"away"}}}))
+	require.Equal(t, 1, f.experiment().Trials())
+	before := f.experiment().LastEvent
+	for range 2 {
+		require.NoError(t, f.TakeIn(background, exp, Found{Unbegun: []int{1, 7}}))
+	}
+	e := f.experiment()
+	require.Zero(t, e.Trials(), "or it ended with a trial less than it shall have")
+	require.Equal(t, []int{0, 1, 2}, []int{e.Next(0), e.Next(1), e.Next(2)})
+	require.Equal(t, before+1, e.LastEvent, "said once")
+	_, err := f.Ask(background, exp, []Ask{asked(0, `{"x":0}`), asked(1, `{"x":1}`)})
+	require.NoError(t, err)
+	require.NoError(t, f.TakeIn(background, exp, Found{Unbegun: []int{0}}))
+	require.Equal(t, 2, f.experiment().Trials(), "a trial that has a row keeps its number")
+}
+
 func TestThatARecordCameFromABackupIsSaidOnceWithWhatLeftNoTrace(t *testing.T) {
 	f := newFixture(t)
 	for range 2 {

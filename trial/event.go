@@ -109,6 +109,9 @@ type Recovered struct {
 	Ended []string `json:"ended,omitempty"`
 	// Unread names runs on machines that cannot be reached: they are taken in later.
 	Unread []string `json:"unread,omitempty"`
+	// Freed counts trials that turned out not to have begun, although their numbers
+	// were kept for runs that could not be asked: they are asked anew.
+	Freed int `json:"freed,omitempty"`
 	// Missing counts trials that a workflow had known and that left no run: if they
 	// had results, those are lost.
 	Missing int `json:"missing,omitempty"`

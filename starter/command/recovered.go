@@ -17,6 +17,7 @@ func (r reader) recovered(ctx context.Context, id string) (*trial.Recovered, err
 	sum := &trial.Recovered{}
 	for _, learned := range all {
 		sum.TakenIn += learned.TakenIn
+		sum.Freed += learned.Freed
 		sum.Missing += learned.Missing
 		sum.Ended = append(sum.Ended, learned.Ended...)
 		sum.Unread = learned.Unread
