@@ -6,6 +6,7 @@ import (
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/platforms/executable"
 	"github.com/perennial-ml/perennial/platforms/fake"
+	"github.com/perennial-ml/perennial/platforms/frameworkcontroller"
 	"github.com/perennial-ml/perennial/platforms/kubeflow"
 	"github.com/perennial-ml/perennial/platforms/kubernetes"
 	"github.com/perennial-ml/perennial/platforms/local"
@@ -31,6 +32,7 @@ func All(options Options) platforms.Registry {
 	for _, kind := range []platforms.Kind{
 		local.New(local.Options{Runner: options.Runner, StateDirectory: options.StateDirectory, GPUs: options.GPUs}),
 		remote.New(remote.Options{StateDirectory: options.StateDirectory, Runner: options.Runners}),
+		frameworkcontroller.New(frameworkcontroller.Options{StateDirectory: options.StateDirectory, Runner: options.Runners}),
 		kubeflow.New(kubeflow.Options{StateDirectory: options.StateDirectory, Runner: options.Runners}),
 		kubernetes.New(kubernetes.Options{StateDirectory: options.StateDirectory, Runner: options.Runners}),
 		fake.New(fake.Options{StateDirectory: options.StateDirectory}),

@@ -20,6 +20,8 @@ func TestConformanceOfKindPyTorchJob(t *testing.T) { conforms(t, "PyTorchJob") }
 
 func TestConformanceOfKindTFJob(t *testing.T) { conforms(t, "TFJob") }
 
+func TestConformanceOfKindFramework(t *testing.T) { conforms(t, "Framework") }
+
 func conforms(t *testing.T, kind string) {
 	cluster := kube.Up(t)
 	platformtest.Run(t, func(t *testing.T) platformtest.Subject {

@@ -44,7 +44,7 @@ func (s *site) end(ctx context.Context, key trial.Key, intent trial.Intent) erro
 }
 
 func (s *site) tryEnd(ctx context.Context, key trial.Key, intent string) error {
-	found, err := s.get(ctx, nameOf(key))
+	found, err := s.get(ctx, s.job.nameOf(key))
 	if apierrors.IsNotFound(err) {
 		return s.bury(ctx, key, intent)
 	}
@@ -64,6 +64,9 @@ func (s *site) tryEnd(ctx context.Context, key trial.Key, intent string) error {
 	}
 	if err := s.note(ctx, found, intent, !begun); err != nil {
 		return err
+	}
+	if !begun {
+		return s.letGo(ctx, own)
 	}
 	return s.tellPods(ctx, own, intent)
 }

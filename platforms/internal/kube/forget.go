@@ -8,11 +8,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/runner/rundir"
@@ -33,12 +36,41 @@ func (p *platform) Forget(ctx context.Context, handle platforms.Handle) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	background := metav1.DeletePropagationBackground
-	err = s.client().Delete(ctx, nameOf(handle.Key), metav1.DeleteOptions{PropagationPolicy: &background})
+	err = s.client().Delete(ctx, s.job.nameOf(handle.Key), metav1.DeleteOptions{PropagationPolicy: &background})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return Fault("forget", err)
 	}
 	s.forgetJournal(handle.Key)
-	return nil
+	return Fault("forget", s.letGoOf(ctx, runLabel+"="+handle.Key.String()))
+}
+
+// letGoOf lets pods vanish that were held.
+func (s *site) letGoOf(ctx context.Context, selector string) error {
+	if !s.job.held {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	list, err := s.cluster.dynamic.Resource(pods).Namespace(s.namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return err
+	}
+	return s.letGo(ctx, list.Items)
+}
+
+func (s *site) letGo(ctx context.Context, own []unstructured.Unstructured) (failed error) {
+	for i := range own {
+		if !slices.Contains(own[i].GetFinalizers(), holdFinalizer) {
+			continue
+		}
+		kept := slices.DeleteFunc(own[i].GetFinalizers(), func(name string) bool { return name == holdFinalizer })
+		change, _ := json.Marshal(object{"metadata": object{"finalizers": kept}}) // plain data cannot fail
+		_, err := s.cluster.dynamic.Resource(pods).Namespace(s.namespace).Patch(ctx, own[i].GetName(), types.MergePatchType, change, metav1.PatchOptions{FieldManager: fieldManager})
+		if err != nil && !apierrors.IsNotFound(err) {
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
 }
 
 // CleanUp implements platforms.WithCleanup.
@@ -58,7 +90,7 @@ func (p *platform) CleanUp(ctx context.Context) error {
 		}
 	}
 	s.brought.Clear()
-	return nil
+	return Fault("clean up", s.letGoOf(ctx, ofExperiment(p.section.Experiment)))
 }
 
 func (p *platform) outputFile(key trial.Key) string {
@@ -142,7 +174,7 @@ func (p *platform) parameter(ctx context.Context, key trial.Key) (io.ReadCloser,
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.get(ctx, nameOf(key))
+	found, err := s.get(ctx, s.job.nameOf(key))
 	if apierrors.IsNotFound(err) {
 		return io.NopCloser(strings.NewReader("")), nil
 	}

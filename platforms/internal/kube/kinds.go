@@ -31,6 +31,11 @@ type jobKind struct {
 	condition func(*unstructured.Unstructured) condition
 	// deciding are labels, further to ours, of the pod that decides.
 	deciding map[string]string
+	// held keeps pods from vanishing before we have let go of them: needed where the
+	// kind's controller deletes them as soon as they end.
+	held bool
+	// name is the object's name; nil: nameOf.
+	name func(trial.Key) string
 }
 
 // template is the template of the pods of a role.
@@ -48,7 +53,7 @@ type condition struct {
 	ended     time.Time
 }
 
-var kinds = map[string]jobKind{"Job": batchJob, "PyTorchJob": pytorchJob, "TFJob": tfJob, "XGBoostJob": xgboostJob, "PaddleJob": paddleJob, "JAXJob": jaxJob}
+var kinds = map[string]jobKind{"Job": batchJob, "PyTorchJob": pytorchJob, "TFJob": tfJob, "XGBoostJob": xgboostJob, "PaddleJob": paddleJob, "JAXJob": jaxJob, "Framework": framework}
 
 // Kinds are the names of the kinds that there are.
 func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
@@ -56,6 +61,14 @@ func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 // FirstRole is what a kind calls the role whose first pod decides; empty where roles
 // have no names.
 func FirstRole(kind string) string { return kinds[kind].first }
+
+// nameOf is the name of a run's object.
+func (k jobKind) nameOf(key trial.Key) string {
+	if k.name != nil {
+		return k.name(key)
+	}
+	return nameOf(key)
+}
 
 func (k jobKind) apiVersion() string { return k.resource.GroupVersion().String() }
 

@@ -21,6 +21,9 @@ const (
 	intentAnnotation = "perennial.dev/intent"
 )
 
+// holdFinalizer keeps a pod that its controller deletes until Forget lets go.
+const holdFinalizer = "perennial.dev/on-record"
+
 const fieldManager = "perennial"
 
 // labels are those of a run's object and pods.
@@ -44,7 +47,7 @@ func keyOf(u *unstructured.Unstructured) (trial.Key, bool) {
 	return key, err == nil && key.String() == have[runLabel]
 }
 
-// nameOf is the name of a run's object.
+// nameOf is what a run's object is called, where its kind has no rules of its own.
 func nameOf(key trial.Key) string { return "perennial-" + key.String() }
 
 // words joins what there is to say.

@@ -236,7 +236,7 @@ func (s *site) submit(ctx context.Context, job platforms.Job) (*unstructured.Uns
 	defer cancel()
 	made, err := s.client().Create(ctx, wanted, metav1.CreateOptions{FieldManager: fieldManager, FieldValidation: metav1.FieldValidationStrict})
 	if apierrors.IsAlreadyExists(err) {
-		return s.get(ctx, nameOf(job.Key))
+		return s.get(ctx, s.job.nameOf(job.Key))
 	}
 	return made, err
 }

@@ -57,7 +57,11 @@ func (r Role) template(kind jobKind, s Section, job platforms.Job, stock stock) 
 		"volumes":                       append(volumes(stock), r.Pod.Volumes...),
 	}
 	r.Pod.place(spec)
-	pod := object{"metadata": object{"labels": marks}, "spec": spec}
+	about := object{"labels": marks}
+	if kind.held {
+		about["finalizers"] = []any{holdFinalizer}
+	}
+	pod := object{"metadata": about, "spec": spec}
 	return template{r, pod}, nil
 }
 
@@ -166,7 +170,7 @@ func (k jobKind) manifest(s Section, job platforms.Job, stock stock) (*unstructu
 		marks["kueue.x-k8s.io/queue-name"] = s.Queue
 	}
 	return plain(object{"apiVersion": k.apiVersion(), "kind": k.kind,
-		"metadata": object{"name": nameOf(job.Key), "labels": marks}, "spec": k.spec(s, templates)})
+		"metadata": object{"name": k.nameOf(job.Key), "labels": marks}, "spec": k.spec(s, templates)})
 }
 
 // plain is an object as one that was read would be.

@@ -182,7 +182,7 @@ func (s *site) look(ctx context.Context, key trial.Key) (sight, error) {
 	var seen sight
 	if found := s.objects.of(key.String()); len(found) > 0 {
 		seen.object = found[0]
-	} else if asked, err := s.get(ctx, nameOf(key)); err == nil {
+	} else if asked, err := s.get(ctx, s.job.nameOf(key)); err == nil {
 		seen.object = asked
 	} else if !apierrors.IsNotFound(err) {
 		return seen, err

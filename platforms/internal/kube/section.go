@@ -20,6 +20,7 @@ type Role struct {
 	Name     string
 	Replicas int
 	Command  string // empty: the job's
+	Policy   object // of FrameworkController, when the whole is over; nil: when one fails or all succeed
 	Pod      Pod
 }
 

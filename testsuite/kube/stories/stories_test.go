@@ -105,3 +105,49 @@ func TestNNIsFilesForKubeflowRunAsTheyAre(t *testing.T) {
 		})
 	}
 }
+
+// nnisFramework is as NNI's examples for FrameworkController are.
+const nnisFramework = `experimentName: on frameworkcontroller
+trialConcurrency: 2
+maxTrialNum: 3
+trainingServicePlatform: frameworkcontroller
+searchSpacePath: %[1]s/search_space.json
+useAnnotation: false
+tuner:
+  builtinTunerName: Random
+assessor:
+  builtinAssessorName: Medianstop
+  classArgs:
+    optimize_mode: maximize
+trial:
+  codeDir: %[1]s
+  taskRoles:
+    - name: worker
+      taskNum: 1
+      command: python3 digits.py && touch /tmp/mount/$NNI_TRIAL_JOB_ID
+      gpuNum: 0
+      cpuNum: 1
+      memoryMB: 512
+      image: %[2]s
+      frameworkAttemptCompletionPolicy:
+        minFailedTaskCount: 1
+        minSucceededTaskCount: 1
+frameworkcontrollerConfig:
+  storage: nfs
+  namespace: %[3]s
+  nfs:
+    server: 10.10.10.10
+    path: /var/nfs/%[3]s
+`
+
+func TestNNIsFilesForFrameworkControllerRunAsTheyAre(t *testing.T) {
+	cluster := kube.Up(t)
+	namespace := cluster.Namespace(t)
+	h := endtoend.NewHome(t).With("KUBECONFIG=" + cluster.Kubeconfig)
+	digits := filepath.Join(endtoend.Root(), "examples", "digits")
+	run := h.Follow(h.Write("nni.yml", fmt.Sprintf(nnisFramework, digits, cluster.Python(t), namespace)))
+	finished := run.Finished(4 * endtoend.Patience)
+	require.Equal(t, 3, finished.Trials["SUCCEEDED"]+finished.Trials["EARLY_STOPPED"], "%+v", finished.Trials)
+	require.NotNil(t, h.Show(run.ID()).Best)
+	cluster.Await(t, "no run of ours on the cluster", func() bool { return len(leftovers(t, cluster, namespace)) == 0 })
+}
