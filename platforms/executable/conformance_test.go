@@ -1,12 +1,14 @@
 package executable_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -78,4 +80,22 @@ func TestConformanceOnARealSlurm(t *testing.T) {
 		require.NoError(t, err)
 		return subject(t, "slurm/slurm.py", map[string]any{"directory": directory, "poll": 0.2}, cluster.Environment()...)
 	})
+}
+
+func TestThePageOfPythonFinishesARunWhoseSubmitBrokeOff(t *testing.T) {
+	s := subject(t, "own-ways/own_ways.py", map[string]string{})
+	platform := s.Kind(t).Open(platforms.Section{Platform: executable.Name, Experiment: "abcdefgh", Resolve: func(context.Context) (json.RawMessage, error) {
+		return s.Options(), nil
+	}})
+	job := platforms.Job{Key: trial.Key{Experiment: "abcdefgh", Sequence: 1, Attempt: 1}, Command: "true", Parameter: []byte("{}")}
+	job.Workspace.Directory = filepath.Join(t.TempDir(), "missing")
+	_, err := platform.Submit(t.Context(), job)
+	require.Error(t, err, "its code cannot be copied")
+	job.Workspace.Directory = t.TempDir()
+	handle, err := platform.Submit(t.Context(), job)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		reports, err := platform.Poll(t.Context(), platforms.Ask(handle))
+		return err == nil && reports[0].Phase == platforms.Exited && reports[0].Exit.Code == 0
+	}, time.Minute, 100*time.Millisecond)
 }

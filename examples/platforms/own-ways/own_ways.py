@@ -11,21 +11,29 @@ docs/writing-a-platform.md.
 """
 
 import datetime
+import glob
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
-# Started beside each command: it waits, and writes down how that ended.
+# Started beside each command: it waits, and writes down how that ended. One alone can
+# make the link, so a second one that is started for a run does nothing.
 KEEPER = """
-import json, subprocess, sys, time
+import json, os, subprocess, sys, time
+os.symlink(str(os.getpid()), "pid")
 code = subprocess.call(["sh", "-c", sys.argv[1]])
-open("end.new", "w").write(json.dumps({"code": code, "ended": time.time()}))
-import os; os.rename("end.new", "end")
+with open("end.new", "w") as file:
+    json.dump({"code": code, "ended": time.time()}, file)
+os.rename("end.new", "end")
 """
+
+
+NOBODY = "none"  # in the place of a pid: the run was cancelled before it started
 
 
 def place(request, run):
@@ -37,30 +45,48 @@ def describe(request):
 
 
 def submit(request):
-    """Starts a run, or finds the one that was started before."""
+    """Starts a run, or finds the one that was started before. It may die anywhere: the next submit goes on."""
     directory, job = place(request, request), request["job"]
-    try:
-        os.makedirs(os.path.join(directory, "claimed"))  # one alone can make it
-    except FileExistsError:
+    if pid_of(directory):
         return {"data": {"place": directory}}
-    shutil.copytree(job["codeDirectory"], os.path.join(directory, "code"))
-    for name, content in ("parameter.cfg", job["parameter"]), ("parameters.json", json.dumps(job["parameters"])):
-        with open(os.path.join(directory, name), "w") as file:
-            file.write(content)
+    os.makedirs(directory, exist_ok=True)
+    copy_code(job["codeDirectory"], directory)
+    write(os.path.join(directory, "parameter.cfg"), job["parameter"])
+    write(os.path.join(directory, "parameters.json"), json.dumps(job["parameters"]))
     variables = dict(os.environ, **job["variables"])
     variables.update(NNI_SYS_DIR=directory, NNI_OUTPUT_DIR=directory, NNI_CODE_DIR=directory + "/code",
                      PERENNIAL_PARAMETERS=directory + "/parameters.json", PERENNIAL_OUTPUT_DIR=directory)
     command = "cd code && { %s\n} >../stdout 2>../stderr" % job["command"]
-    keeper = subprocess.Popen([sys.executable, "-c", KEEPER, command], cwd=directory, env=variables, start_new_session=True,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    write(os.path.join(directory, "pid"), str(keeper.pid))
+    subprocess.Popen([sys.executable, "-c", KEEPER, command], cwd=directory, env=variables, start_new_session=True,
+                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return {"data": {"place": directory}}
 
 
+def copy_code(source, directory):
+    """The code is there whole or not at all, also where two copy it at once."""
+    copy = tempfile.mkdtemp(prefix="copying-", dir=directory)
+    shutil.copytree(source, os.path.join(copy, "code"))
+    try:
+        os.rename(os.path.join(copy, "code"), os.path.join(directory, "code"))
+    except OSError:
+        if not os.path.isdir(os.path.join(directory, "code")):
+            raise
+    shutil.rmtree(copy)
+
+
+def pid_of(directory):
+    """The pid of a run's keeper, empty where none has started."""
+    try:
+        return os.readlink(os.path.join(directory, "pid"))
+    except FileNotFoundError:
+        return ""
+
+
 def write(path, text):
-    with open(path + ".new", "w") as file:
+    new = "%s.%d" % (path, os.getpid())
+    with open(new, "w") as file:
         file.write(text)
-    os.rename(path + ".new", path)
+    os.rename(new, path)
 
 
 def read(path):
@@ -76,7 +102,7 @@ def poll(request):
 
 
 def report(directory, after):
-    end, pid = read(os.path.join(directory, "end")), read(os.path.join(directory, "pid"))
+    pid, end = pid_of(directory), read(os.path.join(directory, "end"))
     told = {"phase": "gone", "reason": "it is not there any more"}
     if not os.path.isdir(directory):
         told = {"phase": "gone", "reason": "nobody submitted it"}
@@ -94,7 +120,7 @@ def report(directory, after):
 
 
 def began(directory):
-    return stamp(os.path.getmtime(os.path.join(directory, "claimed")))
+    return stamp(os.lstat(os.path.join(directory, "pid")).st_mtime)
 
 
 def stamp(seconds):
@@ -115,13 +141,20 @@ def metrics(directory, ended):
 
 
 def cancel(request):
-    pid = read(os.path.join(place(request, request), "pid"))
-    if pid and not read(os.path.join(place(request, request), "end")):
+    directory = place(request, request)
+    os.makedirs(directory, exist_ok=True)
+    try:
+        os.symlink(NOBODY, os.path.join(directory, "pid"))  # what has not started never does
+    except FileExistsError:
+        pass
+    if read(os.path.join(directory, "end")):
+        return {}
+    if pid_of(directory) != NOBODY:
         try:
-            os.killpg(int(pid), signal.SIGKILL)
+            os.killpg(int(pid_of(directory)), signal.SIGKILL)
         except ProcessLookupError:
             pass
-        write(os.path.join(place(request, request), "end"), json.dumps({"code": 137, "ended": time.time()}))
+    write(os.path.join(directory, "end"), json.dumps({"code": 137, "ended": time.time()}))
     return {}
 
 
@@ -132,7 +165,8 @@ def logs(request):
 def cleanUp(request):
     """Removes what nobody needs any more; who asks about a run is still answered."""
     for run in os.listdir(request["state"]):
-        shutil.rmtree(os.path.join(request["state"], run, "code"), ignore_errors=True)
+        for copy in glob.glob(os.path.join(glob.escape(request["state"]), run, "copying-*")) + [os.path.join(request["state"], run, "code")]:
+            shutil.rmtree(copy, ignore_errors=True)
     return {}
 
 
