@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +18,10 @@ import (
 // script makes an executable out of shell.
 func script(t *testing.T, text string) *program {
 	path := filepath.Join(t.TempDir(), "platform")
+	// What is forked while the file is open for writing would keep it so, and nobody
+	// can execute it then.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700))
 	return newProgram(path, []string{"PATH=" + os.Getenv("PATH"), "GREETING=hello"}, 20*time.Second, 2)
 }
