@@ -6,15 +6,16 @@ import (
 	"path/filepath"
 
 	"github.com/perennial-ml/perennial/codedir"
+	"github.com/perennial-ml/perennial/machine"
 	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/platforms/internal/machines"
 	"github.com/perennial-ml/perennial/runner/rundir"
-	"github.com/perennial-ml/perennial/runner/runs"
 )
 
 // Prepare implements platforms.Platform. Code runs in place, as with NNI and
 // without limits, or from an immutable copy that is named by its content.
 func (p *platform) Prepare(_ context.Context, bundle platforms.Bundle) (platforms.Workspace, error) {
-	if err := runs.CheckCode(bundle.CodeDirectory); err != nil {
+	if err := machine.CheckCode(bundle.CodeDirectory); err != nil {
 		return platforms.Workspace{}, platforms.Errorf(platforms.Invalid, "prepare", "%w", err)
 	}
 	if !bundle.Snapshot {
@@ -45,7 +46,7 @@ func codeFault(err error) error {
 	if errors.Is(err, codedir.ErrTooLarge) || errors.Is(err, codedir.ErrLinkLeaves) {
 		return platforms.Errorf(platforms.Invalid, "prepare", "%w", err)
 	}
-	return runs.Fault("prepare", err)
+	return machines.Fault("prepare", err)
 }
 
 // snapshots is where those of the experiment are. They stay when it is over: it may

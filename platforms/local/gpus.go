@@ -6,8 +6,9 @@ import (
 	"time"
 
 	"github.com/perennial-ml/perennial/gpu"
+	"github.com/perennial-ml/perennial/machine"
 	"github.com/perennial-ml/perennial/platforms"
-	"github.com/perennial-ml/perennial/runner/runs"
+	"github.com/perennial-ml/perennial/platforms/internal/machines"
 )
 
 // gpuPatience is how long a trial that waits for a GPU waits in one go: long, since
@@ -35,16 +36,16 @@ func (p *platform) gpuOptions(ctx context.Context, verb string) (gpuOptions, err
 
 // terms are what a job runs on. One that asks for no GPU runs whatever the section
 // says about them.
-func (p *platform) terms(ctx context.Context, job platforms.Job) (runs.Terms, error) {
+func (p *platform) terms(ctx context.Context, job platforms.Job) (machine.Terms, error) {
 	if job.GPUs == nil {
-		return runs.Terms{}, nil
+		return machine.Terms{}, nil
 	}
 	options, err := p.gpuOptions(ctx, "submit")
 	if err != nil {
-		return runs.Terms{}, err
+		return machine.Terms{}, err
 	}
 	request := gpu.Request{UseActive: options.UseActive, Share: options.Share, Indices: options.Indices}
-	return runs.Terms{GPU: request}, nil
+	return machine.Terms{GPU: request}, nil
 }
 
 // GPUs implements platforms.WithGPUs.
@@ -55,7 +56,7 @@ func (p *platform) GPUs(ctx context.Context) ([]gpu.Host, error) {
 	}
 	host, err := p.machine.GPUs(ctx)
 	if err != nil {
-		return nil, runs.Fault("gpus", err)
+		return nil, machines.Fault("gpus", err)
 	}
 	host.Indices = options.Indices
 	return []gpu.Host{host}, nil

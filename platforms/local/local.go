@@ -1,6 +1,6 @@
 // Package local runs trials as processes of this machine, NNI's platform "local".
 //
-// It is package runs behind the platforms' contract: claims and an index of the
+// It is package machine behind the platforms' contract: claims and an index of the
 // attempts' directories lie in the state directory, which is on a disk of this
 // machine; the directories themselves may lie elsewhere.
 package local
@@ -14,9 +14,10 @@ import (
 	"time"
 
 	"github.com/perennial-ml/perennial/gpu"
+	"github.com/perennial-ml/perennial/machine"
 	"github.com/perennial-ml/perennial/metrics"
 	"github.com/perennial-ml/perennial/platforms"
-	"github.com/perennial-ml/perennial/runner/runs"
+	"github.com/perennial-ml/perennial/platforms/internal/machines"
 	"github.com/perennial-ml/perennial/trial"
 )
 
@@ -42,7 +43,7 @@ type Options struct {
 
 // kind is what all sections have in common: the runs of this machine.
 type kind struct {
-	machine *runs.Machine
+	machine *machine.Machine
 	ended   platforms.Ends
 }
 
@@ -63,7 +64,7 @@ var (
 // a lock of the kernel answers it.
 func New(options Options) platforms.Kind {
 	k := &kind{}
-	k.machine = runs.New(runs.Options{
+	k.machine = machine.New(machine.Options{
 		Runner: options.Runner, Index: filepath.Join(options.StateDirectory, "platforms", Name),
 		Experiments: filepath.Join(options.StateDirectory, "experiments"), NNIPlatform: "local", Ended: k.ended.Tell,
 		GPUs: options.GPUs, GPULedger: options.GPULedger, GPUPatience: gpuPatience,
@@ -96,14 +97,14 @@ type handleData struct {
 	Directory string `json:"directory"`
 }
 
-func handleOf(ref runs.Ref) platforms.Handle {
+func handleOf(ref machine.Ref) platforms.Handle {
 	data, _ := json.Marshal(handleData{ref.Directory}) // a string cannot fail
 	return platforms.Handle{Format: handleFormat, Platform: Name, Key: ref.Key, Data: data}
 }
 
 // refOf is the run of a handle, also of one without Data.
-func refOf(handle platforms.Handle) (runs.Ref, error) {
-	ref := runs.Ref{Key: handle.Key}
+func refOf(handle platforms.Handle) (machine.Ref, error) {
+	ref := machine.Ref{Key: handle.Key}
 	if handle.Format > handleFormat {
 		return ref, errors.New("the handle was made by a newer version: use that one")
 	}
@@ -122,9 +123,9 @@ func (p *platform) Submit(ctx context.Context, job platforms.Job) (platforms.Han
 	if err != nil {
 		return platforms.Handle{}, err
 	}
-	ref, err := p.machine.Submit(ctx, job, terms)
+	ref, err := p.machine.Submit(ctx, machines.Job(job), terms)
 	if err != nil {
-		return platforms.Handle{}, err
+		return platforms.Handle{}, machines.Error(err)
 	}
 	return handleOf(ref), nil
 }
@@ -134,7 +135,7 @@ func (p *platform) Poll(ctx context.Context, questions []platforms.Question) ([]
 	reports := make([]platforms.Report, len(questions))
 	for i, asked := range questions {
 		if err := ctx.Err(); err != nil {
-			return nil, runs.Fault("poll", err)
+			return nil, machines.Fault("poll", err)
 		}
 		reports[i] = p.report(asked.Handle)
 	}
@@ -147,14 +148,14 @@ func (p *platform) report(handle platforms.Handle) platforms.Report {
 		reason := trial.Reason{Code: "unreadable", Text: err.Error()}
 		return platforms.Report{Key: handle.Key, Phase: platforms.Unreachable, Reason: reason}
 	}
-	return p.machine.Report(ref)
+	return machines.Report(p.machine.Report(ref))
 }
 
 // List implements platforms.Platform.
 func (p *platform) List(context.Context) ([]platforms.Handle, error) {
 	refs, err := p.machine.List(p.section.Experiment)
 	if err != nil {
-		return nil, err
+		return nil, machines.Error(err)
 	}
 	var handles []platforms.Handle
 	for _, ref := range refs {
@@ -168,28 +169,30 @@ func (p *platform) List(context.Context) ([]platforms.Handle, error) {
 func (p *platform) Cancel(ctx context.Context, handle platforms.Handle, intent trial.Intent) error {
 	ref, err := refOf(handle)
 	if err != nil {
-		return runs.Fault("cancel", err)
+		return machines.Fault("cancel", err)
 	}
-	return p.machine.Cancel(ctx, ref, intent)
+	return machines.Error(p.machine.Cancel(ctx, ref, intent))
 }
 
 // Collect implements platforms.Platform.
 func (p *platform) Collect(_ context.Context, handle platforms.Handle, after platforms.Cursor) ([]metrics.Record, platforms.Cursor, error) {
 	ref, err := refOf(handle)
 	if err != nil {
-		return nil, after, runs.Fault("collect", err)
+		return nil, after, machines.Fault("collect", err)
 	}
-	return p.machine.Collect(ref, after)
+	records, next, err := p.machine.Collect(ref, machine.Cursor(after))
+	return records, platforms.Cursor(next), machines.Error(err)
 }
 
 // Logs implements platforms.WithLogs.
 func (p *platform) Logs(_ context.Context, handle platforms.Handle, wanted platforms.Log) (io.ReadCloser, error) {
 	ref, err := refOf(handle)
 	if err != nil {
-		return nil, runs.Fault("logs", err)
+		return nil, machines.Fault("logs", err)
 	}
 	if wanted.Replica != "" {
 		return nil, platforms.Errorf(platforms.NotFound, "logs", "a trial on platform local has no replicas")
 	}
-	return p.machine.Logs(ref, wanted.Stream, wanted.From)
+	printed, err := p.machine.Logs(ref, wanted.Stream, wanted.From)
+	return printed, machines.Error(err)
 }

@@ -14,11 +14,12 @@ import (
 	"time"
 
 	"github.com/perennial-ml/perennial/codedir"
+	"github.com/perennial-ml/perennial/machine"
+	"github.com/perennial-ml/perennial/machine/agent"
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/platforms/internal/archives"
+	"github.com/perennial-ml/perennial/platforms/internal/machines"
 	"github.com/perennial-ml/perennial/platforms/internal/ssh"
-	"github.com/perennial-ml/perennial/runner/agent"
-	"github.com/perennial-ml/perennial/runner/runs"
 )
 
 // othersPatience is how long Prepare waits for the other machines once one has the
@@ -52,14 +53,14 @@ func (p *platform) packed(bundle platforms.Bundle) (string, error) {
 	if bundle.Again != nil {
 		return bundle.Again.Hash, nil
 	}
-	if err := runs.CheckCode(bundle.CodeDirectory); err != nil {
+	if err := machine.CheckCode(bundle.CodeDirectory); err != nil {
 		return "", platforms.Errorf(platforms.Invalid, "prepare", "%w", err)
 	}
 	hash, err := p.archives(p.section.Experiment).Pack(bundle.CodeDirectory)
 	if errors.Is(err, codedir.ErrTooLarge) || errors.Is(err, codedir.ErrLinkLeaves) {
 		err = platforms.Errorf(platforms.Invalid, "prepare", "%w", err)
 	}
-	return hash, runs.Fault("prepare", err)
+	return hash, machines.Fault("prepare", err)
 }
 
 // result is what became of one machine.
@@ -70,19 +71,19 @@ type result struct {
 
 // bringToAll returns when every machine has the code, or one and the others take
 // too long. It fails where none can be reached.
-func (p *platform) bringToAll(ctx context.Context, machines []machine, hash string) error {
-	results := make(chan result, len(machines))
-	for i, m := range machines {
+func (p *platform) bringToAll(ctx context.Context, entries []machineEntry, hash string) error {
+	results := make(chan result, len(entries))
+	for i, m := range entries {
 		go func() {
 			results <- result{i, faultAt("prepare", m.Address, p.host(m).bringCode(p.ctx(), p.section.Experiment, hash))}
 		}()
 	}
-	faults, done := awaitOne(ctx, results, len(machines))
+	faults, done := awaitOne(ctx, results, len(entries))
 	switch {
 	case done:
 		return nil
 	case ctx.Err() != nil:
-		return runs.Fault("prepare", errors.Join(append(faults, ctx.Err())...))
+		return machines.Fault("prepare", errors.Join(append(faults, ctx.Err())...))
 	}
 	return worst("prepare", faults)
 }

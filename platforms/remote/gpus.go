@@ -25,7 +25,7 @@ func (p *platform) GPUs(ctx context.Context) ([]gpu.Host, error) {
 	return hosts, nil
 }
 
-func (h *host) gpus(ctx context.Context, m machine) gpu.Host {
+func (h *host) gpus(ctx context.Context, m machineEntry) gpu.Host {
 	host := gpu.Host{}
 	err := h.do(ctx, func(up *link) (err error) {
 		host, err = up.client.GPUs(ctx)

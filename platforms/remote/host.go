@@ -10,9 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perennial-ml/perennial/machine/agent"
 	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/platforms/internal/machines"
 	"github.com/perennial-ml/perennial/platforms/internal/ssh"
-	"github.com/perennial-ml/perennial/runner/agent"
 	"github.com/perennial-ml/perennial/trial"
 )
 
@@ -39,7 +40,7 @@ type host struct {
 
 	mutex    sync.Mutex
 	section  *platform // on whose behalf we log in
-	machine  machine
+	machine  machineEntry
 	link     *link         // nil while there is none
 	trying   chan struct{} // closed when the present try is over; nil: there is none
 	fault    error         // of the last try; nil after a good one
@@ -57,7 +58,7 @@ type host struct {
 	uploads  map[string]*bringing // those under way
 }
 
-func newHost(p *platform, m machine) *host {
+func newHost(p *platform, m machineEntry) *host {
 	return &host{
 		kind: p.kind, section: p, address: m.Address, machine: m, heard: time.Now(),
 		open: map[trial.Key]bool{}, code: map[string]bool{}, uploads: map[string]*bringing{},
@@ -66,7 +67,7 @@ func newHost(p *platform, m machine) *host {
 
 // host returns the machine, made known now if it was not. The next login goes by
 // what this section says of it.
-func (p *platform) host(m machine) *host {
+func (p *platform) host(m machineEntry) *host {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	known := p.hosts[m.Address]
@@ -96,14 +97,14 @@ func (p *platform) hostOf(ctx context.Context, address Address) (*host, error) {
 }
 
 // machine is what the section says of a machine now.
-func (p *platform) machine(ctx context.Context, address Address) (machine, error) {
+func (p *platform) machine(ctx context.Context, address Address) (machineEntry, error) {
 	s, err := p.read(ctx, "connect")
 	if err != nil {
-		return machine{}, err
+		return machineEntry{}, err
 	}
-	i := slices.IndexFunc(s.Machines, func(m machine) bool { return m.Address == address })
+	i := slices.IndexFunc(s.Machines, func(m machineEntry) bool { return m.Address == address })
 	if i < 0 {
-		return machine{}, fmt.Errorf("machine %s is not in the experiment's machineList any more", address)
+		return machineEntry{}, fmt.Errorf("machine %s is not in the experiment's machineList any more", address)
 	}
 	return s.Machines[i], nil
 }
@@ -158,7 +159,7 @@ func (h *host) do(ctx context.Context, verb func(*link) error) (err error) {
 			return err
 		}
 		if err = verb(up); !errors.Is(err, agent.ErrGone) {
-			return err
+			return machines.Error(err)
 		}
 		<-up.client.Done()
 	}
@@ -353,7 +354,7 @@ func (h *host) target(ctx context.Context) ssh.Target {
 func faultAt(verb string, address Address, err error) error {
 	var known *platforms.Error
 	var refused *ssh.Error
-	switch {
+	switch err = machines.Error(err); {
 	case err == nil:
 		return nil
 	case errors.As(err, &known):

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perennial-ml/perennial/machine/agent"
 	"github.com/perennial-ml/perennial/platforms/internal/ssh"
-	"github.com/perennial-ml/perennial/runner/agent"
 )
 
 // link is a connection with an agent at its end.

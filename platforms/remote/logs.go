@@ -4,17 +4,18 @@ import (
 	"context"
 	"io"
 
+	"github.com/perennial-ml/perennial/machine"
+	"github.com/perennial-ml/perennial/machine/agent"
 	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/platforms/internal/machines"
 	"github.com/perennial-ml/perennial/platforms/internal/ssh"
-	"github.com/perennial-ml/perennial/runner/agent"
-	"github.com/perennial-ml/perennial/runner/runs"
 )
 
 // Logs implements platforms.WithLogs.
 func (p *platform) Logs(ctx context.Context, handle platforms.Handle, wanted platforms.Log) (io.ReadCloser, error) {
 	placed, err := p.located(handle)
 	if err != nil {
-		return nil, runs.Fault("logs", err)
+		return nil, machines.Fault("logs", err)
 	}
 	if placed == nil || placed.Never != nil {
 		return nil, platforms.Errorf(platforms.NotFound, "logs", "no machine ever had this run")
@@ -34,7 +35,7 @@ func (p *platform) Logs(ctx context.Context, handle platforms.Handle, wanted pla
 		return nil, faultAt("logs", placed.Address, err)
 	}
 	return &logStream{ctx: ctx, link: up, address: h.address,
-		hello: agent.Hello{Purpose: agent.Logs, Ref: &runs.Ref{Key: handle.Key}, Stream: wanted.Stream, Offset: wanted.From}}, nil
+		hello: agent.Hello{Purpose: agent.Logs, Ref: &machine.Ref{Key: handle.Key}, Stream: wanted.Stream, Offset: wanted.From}}, nil
 }
 
 // logStream is a stream over a session of its own, which begins with the first

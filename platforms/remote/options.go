@@ -13,14 +13,14 @@ import (
 
 // section is the platform's part of an experiment file, secrets resolved.
 type section struct {
-	ReuseMode     bool      `json:"reuseMode"`
-	Machines      []machine `json:"machineList"`
-	ConfigFile    string    `json:"sshConfigFile"`
-	HostLostAfter int64     `json:"hostLostAfter"` // seconds, 0: never
+	ReuseMode     bool           `json:"reuseMode"`
+	Machines      []machineEntry `json:"machineList"`
+	ConfigFile    string         `json:"sshConfigFile"`
+	HostLostAfter int64          `json:"hostLostAfter"` // seconds, 0: never
 }
 
-// machine is one entry of machineList.
-type machine struct {
+// machineEntry is one entry of machineList.
+type machineEntry struct {
 	Address
 	Password   string `json:"password"`
 	KeyFile    string `json:"sshKeyFile"`
@@ -106,7 +106,7 @@ func (s section) check(same func(Address) Address) error {
 	return nil
 }
 
-func (m machine) check(field string) (all platforms.OptionFaults) {
+func (m machineEntry) check(field string) (all platforms.OptionFaults) {
 	if message := wrongHost(m.Host); message != "" {
 		all = append(all, platforms.OptionFault{Field: field + "host", Message: message,
 			Hint: "a name or address, or a Host of ~/.ssh/config; user and port are keys of their own"})

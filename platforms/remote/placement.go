@@ -5,8 +5,8 @@ import (
 	"errors"
 	"io/fs"
 
+	"github.com/perennial-ml/perennial/machine/agent"
 	"github.com/perennial-ml/perennial/platforms"
-	"github.com/perennial-ml/perennial/runner/agent"
 	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/trial"
 )

@@ -5,9 +5,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perennial-ml/perennial/machine"
+	"github.com/perennial-ml/perennial/machine/agent"
 	"github.com/perennial-ml/perennial/platforms"
-	"github.com/perennial-ml/perennial/runner/agent"
-	"github.com/perennial-ml/perennial/runner/runs"
+	"github.com/perennial-ml/perennial/platforms/internal/machines"
 	"github.com/perennial-ml/perennial/trial"
 )
 
@@ -102,7 +103,8 @@ func (p *platform) ask(ctx context.Context, batch []asked) []platforms.Report {
 func questions(batch []asked) []agent.Question {
 	questions := make([]agent.Question, len(batch))
 	for i, asked := range batch {
-		questions[i] = agent.Question{Ref: runs.Ref{Key: asked.Key}, After: &asked.after}
+		after := machine.Cursor(asked.after)
+		questions[i] = agent.Question{Ref: machine.Ref{Key: asked.Key}, After: &after}
 	}
 	return questions
 }
@@ -112,11 +114,11 @@ func (p *platform) report(h *host, up *link, asked asked, finding agent.Finding)
 	if err := up.tells(asked.placement); err != nil {
 		return p.silent(h, batchOf(asked), err)[0]
 	}
-	report := finding.Report
+	report := machines.Report(finding.Report)
 	report.Key, report.Output = asked.Key, "" // that is a path of that machine
 	h.saw(asked.Key, report.Phase.Definite() || report.Phase == platforms.Absent)
 	if finding.Asked {
-		report.Journal = &platforms.Journal{Records: finding.Records, Next: finding.Next, More: !finding.Whole}
+		report.Journal = &platforms.Journal{Records: finding.Records, Next: platforms.Cursor(finding.Next), More: !finding.Whole}
 	}
 	return report
 }

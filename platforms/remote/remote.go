@@ -20,10 +20,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/perennial-ml/perennial/machine"
+	"github.com/perennial-ml/perennial/machine/agent"
 	"github.com/perennial-ml/perennial/metrics"
 	"github.com/perennial-ml/perennial/platforms"
-	"github.com/perennial-ml/perennial/runner/agent"
-	"github.com/perennial-ml/perennial/runner/runs"
+	"github.com/perennial-ml/perennial/platforms/internal/machines"
 	"github.com/perennial-ml/perennial/trial"
 )
 
@@ -137,7 +138,7 @@ func (p *platform) Close() error {
 func (p *platform) List(context.Context) ([]platforms.Handle, error) {
 	all, err := p.placements.List(p.section.Experiment)
 	if err != nil {
-		return nil, runs.Fault("list", err)
+		return nil, machines.Fault("list", err)
 	}
 	var handles []platforms.Handle
 	for _, placed := range all {
@@ -169,7 +170,7 @@ func (p *platform) Cancel(ctx context.Context, handle platforms.Handle, intent t
 		placed, err = p.placements.add(placement{Key: handle.Key, Never: &intent})
 	}
 	if err != nil {
-		return runs.Fault("cancel", err)
+		return machines.Fault("cancel", err)
 	}
 	// Of a machine that was given up the runner has ended the run by itself, or
 	// supersedeOn does when it comes back: nobody may wait for that.
@@ -177,7 +178,7 @@ func (p *platform) Cancel(ctx context.Context, handle platforms.Handle, intent t
 		return nil
 	}
 	return p.on(ctx, *placed, "cancel", func(client *agent.Client) error {
-		return client.Cancel(ctx, runs.Ref{Key: handle.Key}, intent)
+		return client.Cancel(ctx, machine.Ref{Key: handle.Key}, intent)
 	})
 }
 
@@ -194,19 +195,20 @@ func (p *platform) on(ctx context.Context, placed placement, verb string, do fun
 func (p *platform) Collect(ctx context.Context, handle platforms.Handle, after platforms.Cursor) (records []metrics.Record, next platforms.Cursor, err error) {
 	placed, err := p.located(handle)
 	if err != nil || placed == nil || placed.Never != nil {
-		return nil, after, runs.Fault("collect", err)
+		return nil, after, machines.Fault("collect", err)
 	}
 	if p.lost(*placed) {
 		return nil, after, platforms.Errorf(platforms.NotFound, "collect", "%s was given up, and the journal with it", placed.Address)
 	}
+	var read machine.Cursor
 	err = p.on(ctx, *placed, "collect", func(client *agent.Client) error {
-		records, next, err = client.Collect(ctx, runs.Ref{Key: handle.Key}, after)
+		records, read, err = client.Collect(ctx, machine.Ref{Key: handle.Key}, machine.Cursor(after))
 		return err
 	})
 	if err != nil {
 		return nil, after, err
 	}
-	return records, next, nil
+	return records, platforms.Cursor(read), nil
 }
 
 // CleanUp implements platforms.WithCleanup, on every machine of the section. The

@@ -12,9 +12,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/perennial-ml/perennial/machine"
+	"github.com/perennial-ml/perennial/machine/agent"
 	"github.com/perennial-ml/perennial/metrics"
 	"github.com/perennial-ml/perennial/platforms"
-	"github.com/perennial-ml/perennial/runner/agent"
 	"github.com/perennial-ml/perennial/trial"
 )
 
@@ -26,7 +27,7 @@ func placed() placement {
 func silentFor(t *testing.T, silence time.Duration, section string) (*platform, *host) {
 	resolve := func(context.Context) (json.RawMessage, error) { return json.RawMessage(section), nil }
 	p := newKind(Options{StateDirectory: t.TempDir()}).open(platforms.Section{Platform: Name, Experiment: "abcdefgh", Resolve: resolve})
-	h := newHost(p, machine{Address: Address{Host: "gpu1"}})
+	h := newHost(p, machineEntry{Address: Address{Host: "gpu1"}})
 	h.heard = time.Now().Add(-silence)
 	h.asked = h.heard.Add(time.Nanosecond)
 	p.hosts[h.address] = h
@@ -124,7 +125,7 @@ func TestAMachineThatCameBackWithoutOurDirectoryCannotTellAndIsGivenUpLikeASilen
 	} {
 		p, h := silentFor(t, 0, c.section)
 		h.welcome, h.changed = c.there, time.Now().Add(-c.since)
-		report := p.report(h, &link{welcome: c.there}, asked{placement: placed()}, agent.Finding{Report: platforms.Report{Phase: platforms.Absent}})
+		report := p.report(h, &link{welcome: c.there}, asked{placement: placed()}, agent.Finding{Report: machine.Report{Phase: machine.Absent}})
 		require.Equal(t, c.want, report.Phase, "%+v", c)
 	}
 }
@@ -132,7 +133,7 @@ func TestAMachineThatCameBackWithoutOurDirectoryCannotTellAndIsGivenUpLikeASilen
 func TestWhatOurDirectoryDoesNotKnowWasNeverThere(t *testing.T) {
 	p, h := silentFor(t, 0, `{"machineList":[{"host":"gpu1"}]}`)
 	there := &link{welcome: agent.Welcome{Site: placed().Site, Boot: "another"}}
-	report := p.report(h, there, asked{placement: placed()}, agent.Finding{Report: platforms.Report{Phase: platforms.Absent}})
+	report := p.report(h, there, asked{placement: placed()}, agent.Finding{Report: machine.Report{Phase: machine.Absent}})
 	require.Equal(t, platforms.Absent, report.Phase)
 }
 

@@ -11,9 +11,10 @@ import (
 	"time"
 
 	"github.com/perennial-ml/perennial/gpu"
+	"github.com/perennial-ml/perennial/machine"
+	"github.com/perennial-ml/perennial/machine/agent"
 	"github.com/perennial-ml/perennial/platforms"
-	"github.com/perennial-ml/perennial/runner/agent"
-	"github.com/perennial-ml/perennial/runner/runs"
+	"github.com/perennial-ml/perennial/platforms/internal/machines"
 	"github.com/perennial-ml/perennial/trial"
 )
 
@@ -43,7 +44,7 @@ func (p *platform) Submit(ctx context.Context, job platforms.Job) (platforms.Han
 		placed, err = p.place(ctx, job, s, p.placements.add)
 	}
 	if err != nil {
-		return platforms.Handle{}, runs.Fault("submit", err)
+		return platforms.Handle{}, machines.Fault("submit", err)
 	}
 	if placed.Never != nil {
 		return placed.handle(), nil
@@ -100,17 +101,23 @@ func (h *host) submission(job platforms.Job, s section) agent.Submission {
 	h.mutex.Lock()
 	m := h.machine
 	h.mutex.Unlock()
-	if i := slices.IndexFunc(s.Machines, func(other machine) bool { return other.Address == m.Address }); i >= 0 {
+	if i := slices.IndexFunc(s.Machines, func(other machineEntry) bool { return other.Address == m.Address }); i >= 0 {
 		m = s.Machines[i]
 	}
 	job.EnvironmentFile, job.Directory = "", ""
 	if strings.TrimSpace(m.PreCommand) != "" {
 		job.Command = both(m.PreCommand, job.Command)
 	}
-	return agent.Submission{Job: job, Terms: runs.Terms{
+	return agent.Submission{Job: machines.Job(job), Terms: machine.Terms{
 		PathPrefix: m.PythonPath, SharedCode: s.ReuseMode, LostAfter: s.lostAfter(),
 		GPU: gpu.Request{UseActive: m.UseActiveGPU, Share: m.TrialsPerGPU, Indices: m.GPUIndices},
 	}}
+}
+
+// gpuRequest is what a job asks for here; wanted is false where it asks for no GPU.
+func (h *host) gpuRequest(job platforms.Job, s section) (request gpu.Request, wanted bool) {
+	told := h.submission(job, s)
+	return machine.GPURequest(told.Job, told.Terms)
 }
 
 // both is a command that runs another first, and nothing where that fails, whatever
@@ -182,7 +189,7 @@ func (p *platform) supersedeOn(h *host) {
 // never to start it, first. Where no other has room, the attempt waits for this one.
 func (p *platform) moveOn(ctx context.Context, from placement, job platforms.Job, s section, denial error) (*placement, error) {
 	elsewhere := s
-	elsewhere.Machines = slices.DeleteFunc(slices.Clone(s.Machines), func(m machine) bool { return m.Address == from.Address })
+	elsewhere.Machines = slices.DeleteFunc(slices.Clone(s.Machines), func(m machineEntry) bool { return m.Address == from.Address })
 	moved, err := p.place(ctx, job, elsewhere, func(wanted placement) (*placement, error) {
 		if err := p.forbid(ctx, from); err != nil {
 			return nil, err
@@ -209,7 +216,7 @@ func alone(denial error) error {
 // forbid has a machine never start an attempt; an error where it may have.
 func (p *platform) forbid(ctx context.Context, placed placement) error {
 	return p.on(ctx, placed, "submit", func(client *agent.Client) error {
-		ref := runs.Ref{Key: placed.Key}
+		ref := machine.Ref{Key: placed.Key}
 		if err := client.Cancel(ctx, ref, trial.Intent{Cause: trial.CauseSuperseded}); err != nil {
 			return err
 		}
@@ -246,7 +253,7 @@ func (p *platform) placeOn(ctx context.Context, h *host, job platforms.Job, s se
 	if err != nil {
 		return nil, err
 	}
-	if request, wanted := runs.GPURequest(job, h.submission(job, s).Terms); wanted {
+	if request, wanted := h.gpuRequest(job, s); wanted {
 		if err := up.client.Reserve(ctx, job.Key, request); err != nil {
 			return nil, err
 		}
@@ -296,7 +303,7 @@ func (h *host) fit(ctx context.Context, job platforms.Job, s section) (free int,
 	if err := h.roomy(ctx, up.client); err != nil {
 		return 0, err
 	}
-	request, wanted := runs.GPURequest(job, h.submission(job, s).Terms)
+	request, wanted := h.gpuRequest(job, s)
 	if !wanted {
 		return 0, nil
 	}

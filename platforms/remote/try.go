@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/perennial-ml/perennial/machine/agent"
 	"github.com/perennial-ml/perennial/platforms"
-	"github.com/perennial-ml/perennial/runner/agent"
 	"github.com/perennial-ml/perennial/trial"
 )
 

@@ -7,8 +7,8 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"github.com/perennial-ml/perennial/machine/agent"
 	"github.com/perennial-ml/perennial/runner"
-	"github.com/perennial-ml/perennial/runner/agent"
 	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/trial"
 )
