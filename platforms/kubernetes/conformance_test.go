@@ -22,6 +22,8 @@ func TestConformanceOfKindTFJob(t *testing.T) { conforms(t, "TFJob") }
 
 func TestConformanceOfKindFramework(t *testing.T) { conforms(t, "Framework") }
 
+func TestConformanceOfKindJobSet(t *testing.T) { conforms(t, "JobSet") }
+
 func conforms(t *testing.T, kind string) {
 	cluster := kube.Up(t)
 	platformtest.Run(t, func(t *testing.T) platformtest.Subject {

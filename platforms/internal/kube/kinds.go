@@ -53,7 +53,7 @@ type condition struct {
 	ended     time.Time
 }
 
-var kinds = map[string]jobKind{"Job": batchJob, "PyTorchJob": pytorchJob, "TFJob": tfJob, "XGBoostJob": xgboostJob, "PaddleJob": paddleJob, "JAXJob": jaxJob, "Framework": framework}
+var kinds = map[string]jobKind{"Job": batchJob, "PyTorchJob": pytorchJob, "TFJob": tfJob, "XGBoostJob": xgboostJob, "PaddleJob": paddleJob, "JAXJob": jaxJob, "Framework": framework, "JobSet": jobSet}
 
 // Kinds are the names of the kinds that there are.
 func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }

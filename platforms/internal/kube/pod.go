@@ -132,7 +132,7 @@ func volumes(stock stock) []any {
 	intent := object{"path": "intent", "fieldRef": object{"fieldPath": "metadata.annotations['" + intentAnnotation + "']"}}
 	return []any{
 		object{"name": "perennial-home", "emptyDir": object{}},
-		object{"name": "perennial-files", "projected": object{"sources": append(stock.runner.sources("runner"), stock.code.sources("code")...)}},
+		object{"name": "perennial-files", "projected": object{"sources": append(append([]any{}, stock.runner.sources("runner")...), stock.code.sources("code")...)}},
 		object{"name": "perennial-intent", "downwardAPI": object{"items": []any{intent}}},
 	}
 }
@@ -152,7 +152,12 @@ func (p Pod) place(spec object) {
 	for name, value := range p.NodeSelector {
 		selector[name] = value
 	}
-	spec["imagePullSecrets"], spec["nodeSelector"], spec["tolerations"] = secrets, selector, p.Tolerations
+	for name, list := range map[string][]any{"imagePullSecrets": secrets, "tolerations": p.Tolerations} {
+		if list != nil {
+			spec[name] = list
+		}
+	}
+	spec["nodeSelector"] = selector
 }
 
 // manifest is the whole object of a job.

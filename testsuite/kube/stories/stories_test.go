@@ -18,9 +18,9 @@ func section(cluster *kube.Cluster, namespace, image, more string) string {
 	return fmt.Sprintf("trainingService:\n  platform: kubernetes\n  kubeconfig: %s\n  namespace: %s\n  image: %s\n%s", cluster.Kubeconfig, namespace, image, more)
 }
 
-// leftovers are the runs of ours in a namespace.
+// leftovers are what of ours is in a namespace.
 func leftovers(t *testing.T, cluster *kube.Cluster, namespace string) (names []string) {
-	for _, collection := range []string{"/apis/batch/v1/namespaces/" + namespace + "/jobs", "/api/v1/namespaces/" + namespace + "/pods"} {
+	for _, collection := range []string{"/apis/batch/v1/namespaces/" + namespace + "/jobs", "/api/v1/namespaces/" + namespace + "/pods", "/api/v1/namespaces/" + namespace + "/configmaps"} {
 		list, err := cluster.API.Get(t.Context(), collection+"?labelSelector=perennial.dev/experiment")
 		require.NoError(t, err)
 		items, _ := list["items"].([]any)
@@ -54,7 +54,7 @@ tuner:
 		require.Equal(t, exported.Value, exported.Intermediate[len(exported.Intermediate)-1])
 	}
 	require.NotNil(t, h.Show(run.ID()).Best)
-	cluster.Await(t, "no run of ours on the cluster", func() bool { return len(leftovers(t, cluster, namespace)) == 0 })
+	cluster.Await(t, "nothing of ours on the cluster", func() bool { return len(leftovers(t, cluster, namespace)) == 0 })
 }
 
 // nnisFile is as NNI's examples for Kubeflow are, but for the image and the namespace.
@@ -149,5 +149,5 @@ func TestNNIsFilesForFrameworkControllerRunAsTheyAre(t *testing.T) {
 	finished := run.Finished(4 * endtoend.Patience)
 	require.Equal(t, 3, finished.Trials["SUCCEEDED"]+finished.Trials["EARLY_STOPPED"], "%+v", finished.Trials)
 	require.NotNil(t, h.Show(run.ID()).Best)
-	cluster.Await(t, "no run of ours on the cluster", func() bool { return len(leftovers(t, cluster, namespace)) == 0 })
+	cluster.Await(t, "nothing of ours on the cluster", func() bool { return len(leftovers(t, cluster, namespace)) == 0 })
 }
