@@ -186,7 +186,7 @@ func (d *described) interval() time.Duration {
 	if d.PollInterval <= 0 {
 		return usualInterval
 	}
-	return time.Duration(d.PollInterval * float64(time.Second))
+	return seconds(d.PollInterval)
 }
 
 // ask has the executable say how runs are, unless it did so just before.

@@ -22,6 +22,8 @@ const (
 	// closing is how long a call that is over may keep its streams open by a process
 	// that it left behind.
 	closing = 2 * time.Second
+	// longest is how long an executable can have nobody ask it.
+	longest = time.Hour
 )
 
 // codes says whose failure an exit code is: sysexits.h has names for all of them.
@@ -119,7 +121,13 @@ func (p *program) fault(ctx context.Context, verb string, err error, output []by
 	if words != "" {
 		err = fmt.Errorf("%s (%w)", words, err)
 	}
-	return &platforms.Error{Code: code, Verb: verb, After: time.Duration(told.RetryAfter * float64(time.Second)), Err: err}
+	return &platforms.Error{Code: code, Verb: verb, After: seconds(told.RetryAfter), Err: err}
+}
+
+// seconds is what an executable names as a time, within 0 and longest: it may name
+// any number.
+func seconds(number float64) time.Duration {
+	return time.Duration(min(max(0, number), longest.Seconds()) * float64(time.Second))
 }
 
 // bounded keeps the first bytes of what is written to it, or the last.

@@ -18,12 +18,16 @@ import (
 // script makes an executable out of shell.
 func script(t *testing.T, text string) *program {
 	path := filepath.Join(t.TempDir(), "platform")
-	// What is forked while the file is open for writing would keep it so, and nobody
-	// can execute it then.
+	writeScript(t, path, text)
+	return newProgram(path, []string{"PATH=" + os.Getenv("PATH"), "GREETING=hello"}, 20*time.Second, 2)
+}
+
+// writeScript makes a program of shell. What is forked while the file is open for
+// writing would keep it so, and nobody can execute it then.
+func writeScript(t *testing.T, path, text string) {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o700))
-	return newProgram(path, []string{"PATH=" + os.Getenv("PATH"), "GREETING=hello"}, 20*time.Second, 2)
 }
 
 func TestACallIsJSONOnStandardInputAndOutputAndTheVerbAnArgument(t *testing.T) {
@@ -53,6 +57,16 @@ closed" >&2; exit `+code).call(t.Context(), "poll", nothing{}, &nothing{})
 		var told *platforms.Error
 		require.ErrorAs(t, err, &told)
 		require.Equal(t, 90*time.Second, told.After)
+	}
+}
+
+func TestNobodyIsKeptWaitingForEverByATimeThatAnExecutableNames(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{"1e300": time.Hour, "-90": 0, "1.5": 1500 * time.Millisecond} {
+		err := script(t, `echo '{"retryAfter": `+text+`}'; exit 69`).call(t.Context(), "submit", nothing{}, &nothing{})
+		require.Equal(t, want, platforms.AfterOf(err), text)
+		interval := (&described{description: description{PollInterval: 1e300}}).interval()
+		require.Equal(t, time.Hour, interval)
 	}
 }
 
