@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -73,6 +74,12 @@ func (s *Supervisor) Stop() {
 		}
 	}
 	_ = syscall.Kill(-1, syscall.SIGKILL) // all in our namespace but its first process and this one
+	_ = await(context.Background(), "the end of all processes", func() error {
+		if left, _ := filepath.Glob("/proc/[0-9]*"); len(left) > 2 {
+			return errors.New("some are left")
+		}
+		return nil
+	})
 	s.unmount()
 	groups, _ := filepath.Glob(filepath.Join("/sys/fs/cgroup", "*", s.Group()))
 	for _, group := range append(groups, filepath.Join("/sys/fs/cgroup", s.Group())) {
