@@ -72,7 +72,7 @@ func newFixtureWith(t *testing.T, change func(*experiment.Experiment)) *fixture 
 func (f *fixture) activities() *activities.Activities {
 	logger := slog.New(slog.DiscardHandler)
 	sections := poller.Observe(poller.Options{
-		Registry: platforms.Registry{"scripted": f.platform.kind("scripted"), "local": f.platform.kind("local"), "forgetful": f.platform.kind("forgetful")},
+		Registry: platforms.Registry{"scripted": f.platform.kind("scripted"), "local": f.platform.kind("local"), "forgetful": f.platform.kind("forgetful"), "hanging": f.platform.hanging()},
 		Sections: activities.SectionsOf(f.Store, activities.Secrets{}), Record: f.Store, Logger: logger,
 	})
 	f.Cleanup(func() {

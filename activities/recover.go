@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"go.temporal.io/sdk/activity"
 
@@ -21,6 +22,11 @@ import (
 // maxParameterFile bounds what is read of a run's parameter.cfg.
 const maxParameterFile = 64 << 20
 
+// takeInLook bounds how long machines are asked while an experiment waits for the answer,
+// well below the time after which it goes on without one. What they have not told by
+// then is asked again later: its numbers are kept.
+const takeInLook = 2 * time.Second
+
 // reasonForgotten is the code of everything that a backup of the record had forgotten.
 const reasonForgotten = "forgotten"
 
@@ -30,6 +36,14 @@ type TakeInRequest struct {
 	Index      int    `json:"index"`
 	// Insist has the call fail, to be tried again, while a machine cannot be reached.
 	Insist bool `json:"insist,omitempty"`
+}
+
+// asking lasts as long as machines are asked.
+func (r TakeInRequest) asking(ctx context.Context) (context.Context, context.CancelFunc) {
+	if r.Insist {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, takeInLook)
 }
 
 // TakeIn makes the record know what runs, or ran, on a platform of an experiment
@@ -50,7 +64,9 @@ func (a *Activities) TakeIn(ctx context.Context, request TakeInRequest) (unread 
 	if err != nil {
 		return 0, temporalError(err)
 	}
-	found, err := a.find(ctx, row, section, func(n int) bool { return n%len(config.Platforms) == request.Index })
+	asking, done := request.asking(ctx)
+	defer done()
+	found, err := a.find(ctx, asking, row, section, func(n int) bool { return n%len(config.Platforms) == request.Index })
 	if err != nil {
 		return 0, temporalError(err)
 	}
@@ -77,8 +93,9 @@ func (a *Activities) explainUnread(ctx context.Context, row record.Experiment, f
 	return errors.Join(errors.New(text), a.Record.SetReason(ctx, row.ID, trial.Reason{Code: reasonForgotten, Text: text}))
 }
 
-// find looks at every run of a section that the record does not know.
-func (a *Activities) find(ctx context.Context, row record.Experiment, section *poller.Section, ours func(sequence int) bool) (record.Found, error) {
+// find looks at every run of a section that the record does not know. No run is asked
+// what it is once asking is over.
+func (a *Activities) find(ctx, asking context.Context, row record.Experiment, section *poller.Section, ours func(sequence int) bool) (record.Found, error) {
 	found := record.Found{Platform: section.Traits.Name, Ended: map[trial.Key]trial.Reason{}, Why: trial.Reason{
 		Code: submitReason + string(platforms.Transient), Text: "the record came from a backup and looks for its run again",
 	}}
@@ -99,7 +116,7 @@ func (a *Activities) find(ctx context.Context, row record.Experiment, section *p
 		if trial.Settled || trial.Attempts > 0 || asked[handle.Key.Sequence] || !ours(handle.Key.Sequence) {
 			continue // a trial that has begun finds its further attempts by their numbers
 		}
-		taken, err := a.look(ctx, section, handle, trial, &found)
+		taken, err := a.look(ctx, asking, section, handle, trial, &found)
 		if err != nil {
 			return found, err
 		}
@@ -119,8 +136,8 @@ var platformIntent = trial.Intent{Cause: trial.CauseSuperseded}
 
 // look notes what is to be done about a run. It tells whether the run's trial is known
 // from now on.
-func (a *Activities) look(ctx context.Context, platform *poller.Section, handle platforms.Handle, known record.Known, found *record.Found) (taken bool, err error) {
-	asked, err := askedOf(ctx, platform, handle)
+func (a *Activities) look(ctx, asking context.Context, platform *poller.Section, handle platforms.Handle, known record.Known, found *record.Found) (taken bool, err error) {
+	asked, err := askedOf(asking, platform, handle)
 	n := handle.Key.Sequence
 	switch {
 	case err == nil && known.Parameters != nil && bytes.Equal(known.Parameters, asked.Parameters):
