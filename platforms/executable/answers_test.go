@@ -134,6 +134,24 @@ func TestEveryPhaseWithoutAReasonIsGivenOne(t *testing.T) {
 	}
 }
 
+func TestRecordsThatWouldBeLostAreRefusedWithAReason(t *testing.T) {
+	t.Parallel()
+	s := answering(t, always)
+	s.answer("submit", `{}`)
+	require.NoError(t, s.submit())
+	for records, want := range map[string]string{
+		`[{"number": 1, "kind": "final", "value": "1"}], "next": "1"`:                                                    `kind "final"`,
+		`[{"number": 0, "kind": "FINAL", "value": "1"}], "next": "1"`:                                                    "numbered from 1",
+		`[{"number": 1, "kind": "PERIODICAL", "value": "1"}, {"number": 1, "kind": "FINAL", "value": "1"}], "next": "2"`: "without gaps",
+		`[{"number": 1, "kind": "FINAL", "value": "1"}]`:                                                                 "without next",
+	} {
+		s.answer("poll", `{"reports": [{"phase": "exited", "exit": {"code": 0}, "records": `+records+`}]}`)
+		report := s.poll("")
+		require.Equal(t, platforms.Unreachable, report.Phase)
+		require.Contains(t, report.Reason.Text, want)
+	}
+}
+
 func TestARunsParametersAreReadAgain(t *testing.T) {
 	t.Parallel()
 	s := answering(t, always)

@@ -244,6 +244,10 @@ func (l *look) hear(told report) error {
 	if l.report.Started.IsZero() {
 		l.report.Started = told.Started
 	}
+	if wrong := told.wrongRecords(); wrong != "" && !l.Shared {
+		l.report.Phase, l.report.Reason = platforms.Unreachable, trial.Reason{Code: "wrong-records", Text: wrong}
+		return nil
+	}
 	if !l.Shared {
 		l.report.Journal = &platforms.Journal{Records: told.Records, Next: platforms.Cursor(told.Next), More: told.More}
 	}
@@ -265,6 +269,23 @@ func (l *look) hear(told report) error {
 		l.explain(fmt.Sprintf("its platform answers a phase that there is not: %.40q", told.Phase))
 	}
 	return nil
+}
+
+// wrongRecords tells what is wrong with a report's records, where taking them would
+// lose some; empty where nothing is.
+func (r report) wrongRecords() string {
+	for i, record := range r.Records {
+		switch {
+		case record.Kind != metrics.Periodical && record.Kind != metrics.Final:
+			return fmt.Sprintf("its platform reports a record of kind %.40q: PERIODICAL and FINAL are known", record.Kind)
+		case record.Number < 1 || record.Number != r.Records[0].Number+int64(i):
+			return fmt.Sprintf("its platform reports a record with the number %d as the %d. of an answer: they are numbered from 1, without gaps", record.Number, i+1)
+		}
+	}
+	if len(r.Records) > 0 && r.Next == "" {
+		return "its platform reports records without next, the cursor after them"
+	}
+	return ""
 }
 
 // explain gives a run a reason where the executable gave none.
