@@ -52,7 +52,9 @@ func TestTheNumbersOfRunsOnMachinesThatHangAreKeptBeforeTheExperimentGoesOn(t *t
 		key := trial.Key{Experiment: id, Sequence: n, Attempt: 1}
 		f.platform.listed = append(f.platform.listed, platforms.Handle{Platform: "hanging", Key: key})
 	}
-	unread, err := call[int](f, f.Activities.TakeIn, activities.TakeInRequest{Experiment: id})
+	waiting, done := context.WithTimeout(ctx, patience/2)
+	defer done()
+	unread, err := f.Activities.TakeIn(waiting, activities.TakeInRequest{Experiment: id})
 	require.NoError(t, err, "an experiment does not wait long for it")
 	require.Equal(t, 3, unread)
 	require.Equal(t, 3, f.row().Next(0), "no other trial is taken for one of those")
