@@ -44,7 +44,7 @@ func SectionsOf(store *record.Store, secrets Secrets) poller.List {
 // Section is the section that a platform is opened for, as it stands in an
 // experiment's configuration; id is empty where that is not run yet.
 func (s Secrets) Section(id string, config experiment.Platform) platforms.Section {
-	section := platforms.Section{Platform: config.Name, Experiment: id}
+	section := platforms.Section{Platform: config.Name, Experiment: id, Written: config.Options}
 	section.Resolve = func(context.Context) (json.RawMessage, error) {
 		if s.Resolve == nil || len(config.Options) == 0 {
 			return config.Options, nil

@@ -45,6 +45,9 @@ type Section struct {
 	Platform   string
 	Experiment string // empty where a section is only tried, before it is run
 	Index      int
+	// Written is the section's own keys as they are on record: references stand for
+	// secrets. What Resolve returns otherwise must get into no word of the platform's.
+	Written json.RawMessage
 	// Resolve returns the section's own keys with what the references among them
 	// refer to, anew each time; nil: there are none.
 	Resolve func(context.Context) (json.RawMessage, error)

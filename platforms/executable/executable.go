@@ -113,21 +113,22 @@ func (p *platform) open(ctx context.Context, verb string) (*described, error) {
 	if err != nil {
 		return nil, platforms.Errorf(platforms.Invalid, verb, "%w", err)
 	}
+	secrets := secretsOf(p.section.Written, text)
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	if p.described == nil {
-		d, err := p.describe(ctx, now)
+		d, err := p.describe(ctx, now, secrets)
 		if err != nil {
 			return nil, err
 		}
 		p.described = d
 	}
 	current := *p.described
-	current.call.Options = now.Options
+	current.call.Options, current.program = now.Options, current.program.hiding(secrets)
 	return &current, nil
 }
 
-func (p *platform) describe(ctx context.Context, now settings) (*described, error) {
+func (p *platform) describe(ctx context.Context, now settings, secrets []string) (*described, error) {
 	state := filepath.Join(p.StateDirectory, "platforms", Name, "notes", p.section.Experiment)
 	if p.section.Experiment == "" {
 		state = "" // it is only tried
@@ -139,7 +140,7 @@ func (p *platform) describe(ctx context.Context, now settings) (*described, erro
 		environment = p.section.Environment()
 	}
 	d := &described{
-		program: newProgram(now.Executable, environment, now.patience(), now.Concurrency), settings: now,
+		program: newProgram(now.Executable, environment, now.patience(), now.Concurrency).hiding(secrets), settings: now,
 		call: call{Protocol, p.section.Experiment, now.Options, state},
 	}
 	if err := d.program.call(ctx, "describe", describeRequest{d.call}, &d.description); err != nil {

@@ -208,6 +208,9 @@ func (p *platform) ask(ctx context.Context, d *described, asked []*look) error {
 	if len(answer.Reports) != len(asked) {
 		return platforms.Errorf(platforms.Transient, "poll", "%s was asked about %d runs and answered about %d", d.path, len(asked), len(answer.Reports))
 	}
+	for i := range answer.Reports {
+		answer.Reports[i].Reason.Text = d.secrets.Replace(answer.Reports[i].Reason.Text)
+	}
 	p.heard.keep(asked, answer.Reports)
 	if err := hear(asked, answer.Reports); err != nil {
 		return err

@@ -43,10 +43,22 @@ type program struct {
 	environment []string      // all it gets
 	patience    time.Duration // for one call
 	slots       chan struct{} // as many as calls may be under way
+	secrets     *strings.Replacer
 }
 
 func newProgram(path string, environment []string, patience time.Duration, concurrency int) *program {
-	return &program{path, environment, patience, make(chan struct{}, max(1, concurrency))}
+	return &program{path: path, environment: environment, patience: patience, slots: make(chan struct{}, max(1, concurrency)), secrets: strings.NewReplacer()}
+}
+
+// hiding is the same executable, of whose words secrets are struck out.
+func (p *program) hiding(secrets []string) *program {
+	var pairs []string
+	for _, secret := range secrets {
+		pairs = append(pairs, secret, "•••")
+	}
+	hiding := *p
+	hiding.secrets = strings.NewReplacer(pairs...)
+	return &hiding
 }
 
 // call has the executable carry out a verb: the request is JSON on its standard
@@ -68,7 +80,7 @@ func (p *program) call(ctx context.Context, verb string, request, answer any) er
 		return err
 	}
 	if err := json.Unmarshal(output, answer); err != nil {
-		return platforms.Errorf(platforms.Transient, verb, "%s %s printed no answer that is JSON as it should be: %w: %.200q", p.path, verb, err, output)
+		return platforms.Errorf(platforms.Transient, verb, "%s %s printed no answer that is JSON as it should be: %w: %.200q", p.path, verb, err, p.secrets.Replace(string(output)))
 	}
 	return nil
 }
@@ -119,7 +131,7 @@ func (p *program) fault(ctx context.Context, verb string, err error, output []by
 		err = fmt.Errorf("%s: %w", p.path, err)
 	}
 	if words != "" {
-		err = fmt.Errorf("%s (%w)", words, err)
+		err = fmt.Errorf("%s (%w)", p.secrets.Replace(words), err)
 	}
 	return &platforms.Error{Code: code, Verb: verb, After: seconds(told.RetryAfter), Err: err}
 }
