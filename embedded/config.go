@@ -157,8 +157,9 @@ func tuning() map[dynamicconfig.Key]any {
 		dynamicconfig.VisibilityProcessorUpdateAckInterval.Key(): 10 * tickOff,
 
 		// With one partition of each task queue there are no others to be told how
-		// long it is.
-		dynamicconfig.MatchingEphemeralDataUpdateInterval.Key(): time.Duration(0),
+		// long it is. Never would be 0, which has the server's loop spin for ever over
+		// a queue that was unloaded.
+		dynamicconfig.MatchingEphemeralDataUpdateInterval.Key(): time.Minute,
 
 		dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():  1,
 		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key(): 1,

@@ -1,12 +1,14 @@
 package embedded_test
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/pprof"
 	"strings"
 	"sync"
 	"testing"
@@ -145,6 +147,25 @@ func Test_a_workflow_outlives_a_stop_and_a_start(t *testing.T) {
 	c := connect(t, start(t, directory).Address())
 	startWorker(t, c)
 	requireGreeting(t, c)
+}
+
+// A queue that is unloaded while the server runs ends as one does at its stop.
+func Test_a_task_queue_that_ends_leaves_nobody_at_work(t *testing.T) {
+	server := start(t, t.TempDir())
+	c := connect(t, server.Address())
+	startWorker(t, c)
+	startGreeting(t, c)
+	requireGreeting(t, c)
+	require.Positive(t, watchers(t), "the server has nobody of that name: see what takes its place")
+	require.NoError(t, server.Stop())
+	require.Eventually(t, func() bool { return watchers(t) == 0 }, time.Minute, 10*time.Millisecond)
+}
+
+// watchers are the goroutines of task queues that tell others how long they are.
+func watchers(t *testing.T) int {
+	var stacks bytes.Buffer
+	require.NoError(t, pprof.Lookup("goroutine").WriteTo(&stacks, 2))
+	return strings.Count(stacks.String(), "updateEphemeralData(")
 }
 
 func Test_a_workflow_outlives_kill_9_of_the_server(t *testing.T) {
