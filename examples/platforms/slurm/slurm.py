@@ -39,6 +39,7 @@ RUNNING = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALI
 
 # What squeue says of a job that waits, in words; the rest is shown as it is.
 REASONS = {
+    "None": "was just submitted, and Slurm has not looked at it yet",
     "Resources": "waits for processors, memory or GPUs to become free",
     "Priority": "other jobs in the queue come first",
     "PartitionNodeLimit": "asks for more nodes than its partition has",
