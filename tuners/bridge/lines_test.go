@@ -186,7 +186,7 @@ func TestWhateverAProcessDoesWrongIsAnErrorThatSaysSo(t *testing.T) {
 		"hangs":              {`case $line in *suggest*) sleep 1000;; esac`, "it did not answer for"},
 		"is one too late":    {`case $line in *suggest*) echo '{"trial":5,"wait":true}';; esac`, "it answered for trial 5, and was asked for trial 0"},
 		"answers no object":  {`case $line in *suggest*) echo '{"trial":0,"parameters":[1]}';; esac`, `it suggested [1] for trial 0: want "parameters" with an object`},
-		"speaks out of turn": {`case $line in *open*) echo '{"trial":0,"wait":true}'; echo '{"trial":0,"wait":true}';; esac`, "what nobody asked"},
+		"speaks out of turn": {`case $line in *open*) { sleep 1; echo '{"trial":0,"wait":true}'; echo '{"trial":0,"wait":true}'; } & esac`, "what nobody asked"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
