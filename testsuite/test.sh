@@ -55,7 +55,7 @@ go test -timeout 40m -p 1 -v ./testsuite/sshlab ./testsuite/slurmlab ./testsuite
 step "the Web UI and the temporal command line, on Temporal's own pages and messages"
 [ -x bin/tools/temporal ] || GOBIN=$PWD/bin/tools go install github.com/temporalio/cli/cmd/temporal@v1.5.1
 if [ "$(id -u)" = 0 ] && ! command -v chromium >/dev/null; then
-    apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y chromium >/dev/null
+    install_packages chromium
 fi
 PERENNIAL_TEMPORAL_CLI=$PWD/bin/tools/temporal go test -timeout 15m -v ./testsuite/webui 2>&1 | grep -vE '^=== (RUN|PAUSE|CONT)'
 
