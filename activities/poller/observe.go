@@ -27,7 +27,7 @@ func (p *Poller) treat(ctx context.Context, s sighting) {
 	p.learn(ctx, &s)
 	switch {
 	case s.report.Phase == platforms.Unreachable:
-		p.explain(ctx, s.watched, unreachableReason(p.traits.Name, s.report.Reason.Text))
+		p.explain(ctx, s.watched, unreachableReason(p.traits.Name, s.report.Reason))
 	case s.report.Phase == platforms.Exited:
 		p.conclude(ctx, s)
 	case s.report.Phase == platforms.Lost, s.report.Phase == platforms.Absent:
@@ -234,13 +234,18 @@ func silenceReason(platform string, cause error) trial.Reason {
 	case platforms.Exhausted:
 		return trial.Reason{Code: "throttled", Text: platform + " wants to be asked less often: " + cause.Error()}
 	}
-	return unreachableReason(platform, cause.Error())
+	return unreachableReason(platform, trial.Reason{Text: cause.Error()})
 }
 
-func unreachableReason(platform, cause string) trial.Reason {
+// unreachableReason is the platform's own word for why it cannot tell of a run, if it
+// has a code for that.
+func unreachableReason(platform string, cause trial.Reason) trial.Reason {
+	if cause.Code != "" && cause.Code != "cannot-reach" {
+		return cause
+	}
 	text := "cannot reach " + platform
-	if cause != "" {
-		text += ": " + cause
+	if cause.Text != "" {
+		text += ": " + cause.Text
 	}
 	return trial.Reason{Code: "cannot-reach", Text: text}
 }

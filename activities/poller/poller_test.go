@@ -410,6 +410,9 @@ func TestCannotReachIsAReasonAndNothingElse(t *testing.T) {
 	b.eventually(key, func(a record.Attempt) bool { return a.Reason.Zero() })
 	b.set(key, platforms.Report{Phase: platforms.Unreachable})
 	b.eventually(key, func(a record.Attempt) bool { return a.Reason.Code == "cannot-reach" && a.Phase == "running" })
+	other := trial.Reason{Code: "other-machine", Text: "it runs on ada"}
+	b.set(key, platforms.Report{Phase: platforms.Unreachable, Reason: other})
+	b.eventually(key, func(a record.Attempt) bool { return a.Reason == other && a.Phase == "running" })
 }
 
 func TestAnAttemptIsLostOnlyAfterEnoughDefiniteObservations(t *testing.T) {
