@@ -37,8 +37,12 @@ func WritePythonImage(path, interpreter string) error {
 		return err
 	}
 	prefixes := strings.Fields(string(out))
-	return writeImage(path, PythonImage, settings{[]string{"PATH=" + prefixes[0] + "/bin:/bin:/usr/bin"}, []string{"sh"}}, func(l *layer) error {
-		return errors.Join(addBusybox(l), l.python(prefixes[0], prefixes[1]))
+	environment, err := filepath.EvalSymlinks(prefixes[0])
+	if err != nil {
+		return err
+	}
+	return writeImage(path, PythonImage, settings{[]string{"PATH=" + environment + "/bin:/bin:/usr/bin"}, []string{"sh"}}, func(l *layer) error {
+		return errors.Join(addBusybox(l), l.python(environment, prefixes[1]))
 	})
 }
 
@@ -48,10 +52,6 @@ func (l *layer) python(environment, base string) error {
 	skip := func(path string, entry fs.DirEntry) bool {
 		libraries.need(path, entry)
 		return entry.Name() == "__pycache__" || strings.HasSuffix(path, ".a")
-	}
-	environment, err := filepath.EvalSymlinks(environment)
-	if err != nil {
-		return err
 	}
 	failed := l.tree(environment, skip)
 	if base == "/usr" {

@@ -23,12 +23,14 @@ type Slot struct {
 
 // TakeSlot takes the first free number of a kind, with an empty directory.
 func TakeSlot(kind string) (*Slot, error) {
-	root := filepath.Join(os.TempDir(), fmt.Sprintf("perennial-%s-%d", kind, os.Getuid()))
-	if err := os.MkdirAll(root, 0o755); err != nil {
+	name := fmt.Sprintf("perennial-%s-%d", kind, os.Getuid())
+	// Networks are the machine's, so whoever has a TMPDIR of his own meets the others here.
+	locks, root := filepath.Join("/tmp", name), filepath.Join(os.TempDir(), name)
+	if err := errors.Join(os.MkdirAll(locks, 0o755), os.MkdirAll(root, 0o755)); err != nil {
 		return nil, err
 	}
 	for number := range slots {
-		taken, err := take(root, number)
+		taken, err := take(locks, root, number)
 		if taken != nil || err != nil {
 			return taken, err
 		}
@@ -36,8 +38,8 @@ func TakeSlot(kind string) (*Slot, error) {
 	return nil, fmt.Errorf("%d at a time are all there is room for", slots)
 }
 
-func take(root string, number int) (*Slot, error) {
-	lock, err := os.OpenFile(filepath.Join(root, fmt.Sprintf("%d.lock", number)), os.O_RDWR|os.O_CREATE, 0o600)
+func take(locks, root string, number int) (*Slot, error) {
+	lock, err := os.OpenFile(filepath.Join(locks, fmt.Sprintf("%d.lock", number)), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
