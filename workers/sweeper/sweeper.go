@@ -31,35 +31,53 @@ type Sweeper struct {
 	Workflows workflows.Client
 	Sections  *poller.Sections
 	Logger    *slog.Logger
-	soon      chan struct{}
+	soon      [2]chan struct{} // for each of the looks
 }
 
 // New returns a sweeper; Run makes it work.
 func New(parts Sweeper) *Sweeper {
-	parts.soon = make(chan struct{}, 1)
+	for i := range parts.soon {
+		parts.soon[i] = make(chan struct{}, 1)
+	}
 	return &parts
+}
+
+// looks are what a sweep is made of. Machines that hang can hold up the second for
+// minutes, and must not the first.
+func (s *Sweeper) looks() [2]func(context.Context) error {
+	return [...]func(context.Context) error{s.atTemporal, s.atPlatforms}
 }
 
 // Soon has Run look without waiting for the interval's end.
 func (s *Sweeper) Soon() {
-	select {
-	case s.soon <- struct{}{}:
-	default:
+	for _, soon := range s.soon {
+		select {
+		case soon <- struct{}{}:
+		default:
+		}
 	}
 }
 
 // Run sweeps at once, then every interval and when Soon is called, until ctx
 // ends.
 func (s *Sweeper) Run(ctx context.Context, every time.Duration) {
+	var working sync.WaitGroup
+	for i, look := range s.looks() {
+		working.Go(func() { s.repeat(ctx, every, s.soon[i], look) })
+	}
+	working.Wait()
+}
+
+func (s *Sweeper) repeat(ctx context.Context, every time.Duration, soon <-chan struct{}, look func(context.Context) error) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
-		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
+		if err := look(ctx); err != nil && ctx.Err() == nil {
 			s.Logger.Warn("sweep", "error", err)
 		}
 		select {
 		case <-ticker.C:
-		case <-s.soon:
+		case <-soon:
 		case <-ctx.Done():
 			return
 		}
@@ -69,11 +87,29 @@ func (s *Sweeper) Run(ctx context.Context, every time.Duration) {
 // Sweep looks once at everything. What it could not look at is in the error; the
 // rest was swept all the same.
 func (s *Sweeper) Sweep(ctx context.Context) error {
+	var failures []error
+	for _, look := range s.looks() {
+		failures = append(failures, look(ctx))
+	}
+	return errors.Join(failures...)
+}
+
+// atTemporal sees to it that everything that is not over is driven.
+func (s *Sweeper) atTemporal(ctx context.Context) error {
 	active, err := s.Record.Active(ctx)
 	if err != nil {
 		return err
 	}
-	failures := []error{each(active, func(id string) error { return s.drive(ctx, id) }), s.decisions(ctx)}
+	return errors.Join(each(active, func(id string) error { return s.drive(ctx, id) }), s.decisions(ctx))
+}
+
+// atPlatforms ends and removes what nobody needs any more.
+func (s *Sweeper) atPlatforms(ctx context.Context) error {
+	active, err := s.Record.Active(ctx)
+	if err != nil {
+		return err
+	}
+	var failures []error
 	for name := range s.Sections.Registry() {
 		if s.Sections.Serves(name) {
 			failures = append(failures, s.leftovers(ctx, name))

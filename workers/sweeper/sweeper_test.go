@@ -354,6 +354,27 @@ func TestAPlatformThatHangsOverOneLeftoverKeepsNoOtherWaiting(t *testing.T) {
 	require.Equal(t, []trial.Key{other, hanging}, f.place.ended)
 }
 
+func TestAPlatformThatHangsKeepsNoExperimentWithoutItsWorkflow(t *testing.T) {
+	f := newFixture(t)
+	hanging := f.begin(0)
+	f.settle(hanging)
+	f.place.hangs, f.place.other = hanging, make(chan struct{})
+	sweeping, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		f.sweeper.Run(sweeping, time.Millisecond)
+		close(done)
+	}()
+	require.Eventually(t, func() bool {
+		f.engine.mu.Lock()
+		defer f.engine.mu.Unlock()
+		return len(f.engine.started) > 1
+	}, patience, time.Millisecond, "driven again and again meanwhile")
+	stop()
+	<-done
+	require.Empty(t, f.place.ended)
+}
+
 func TestSomebodyWhoCannotWaitHasItSweepSooner(t *testing.T) {
 	f := newFixture(t)
 	f.driven()
