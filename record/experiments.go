@@ -99,6 +99,22 @@ func (s *Store) Leftover(ctx context.Context) ([]string, error) {
 		AND (workspaces LIKE '%"state":"prepared"%' OR workspaces LIKE '%"state":"removing"%') ORDER BY created, id`, Done, Stopped)
 }
 
+// Idle tells whether no experiment is active and none has anything on a platform that is
+// still to be ended or removed.
+func (s *Store) Idle(ctx context.Context) (bool, error) {
+	active, err := s.Active(ctx)
+	if err != nil || len(active) > 0 {
+		return false, err
+	}
+	leftover, err := s.Leftover(ctx)
+	if err != nil || len(leftover) > 0 {
+		return false, err
+	}
+	var open bool
+	err = s.query(ctx).one(into(&open), "SELECT EXISTS (SELECT 1 FROM attempts WHERE outcome = '' OR drained = 0)")
+	return !open, classify(err)
+}
+
 // Pending tells whether an experiment has attempts without an outcome, or of which
 // metrics may still be to come.
 func (s *Store) Pending(ctx context.Context, experiment string) (pending bool, err error) {

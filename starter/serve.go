@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/perennial-ml/perennial/activities"
 	"github.com/perennial-ml/perennial/activities/poller"
@@ -86,6 +87,16 @@ func (o *observation) end() {
 // service is what runs beside the server: the workers on this state directory.
 func (e *engine) service(how command.Serving, observed *observation) host.Service {
 	return func(ctx context.Context, running host.Running) error {
+		if how.Background {
+			idle, cancel, err := untilIdle(ctx, observed.store.Idle, func(limit time.Duration) {
+				running.Log.Info("nothing to do: the next command that needs a host starts one", "for", limit)
+			})
+			defer cancel()
+			if err != nil {
+				return err
+			}
+			ctx = idle
+		}
 		stop, err := e.work(ctx, running, observed)
 		if err != nil {
 			return err

@@ -127,3 +127,19 @@ func TestAHostThatIsAskedToEndLeavesTrialsAlone(t *testing.T) {
 	h.RequireExactlyOnce(id, 2, nil)
 	h.RequireNothingLeft()
 }
+
+func TestAHostWithNothingToDoEndsByItselfAndTheNextCommandStartsOne(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t).With("PERENNIAL_IDLE_LIMIT=1s")
+	for run := range 2 {
+		id := h.Follow(h.Experiment(Plan{Trials: 1, Concurrency: 1, Steps: "4", Pause: "0.5"})).Finished(Patience).ID
+		h.Await("the end of the host", func() bool { return len(h.Processes(Host)) == 0 })
+		require.Len(t, h.Ledger(), run+1)
+		require.Equal(t, "DONE", h.Show(id).Status)
+		require.Empty(t, h.Processes(Host), "whoever only reads needs none")
+	}
+	wrong := h.With("PERENNIAL_IDLE_LIMIT=soon").Run("serve", "--detach")
+	require.NotZero(t, wrong.Code)
+	require.Contains(t, wrong.Stderr, "$PERENNIAL_IDLE_LIMIT")
+	h.RequireNothingLeft()
+}
