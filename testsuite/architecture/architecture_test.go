@@ -40,6 +40,7 @@ var rooms = map[string][]string{
 	"platforms/internal/kube":       {"platforms", "platforms/internal/archives", "runner/rundir", "runner/stream", "trial", "metrics", "codedir"},
 	"platforms/internal/machines":   {"platforms", "machine"},
 	"platforms/internal/archives":   {"runner/rundir", "codedir"},
+	"platforms/internal/service":    {"platforms"},
 	"platforms/fake":                {"platforms", "runner/rundir", "gpu", "trial", "metrics", "codedir"},
 	"platforms/all":                 {"platforms/...", "trial", "gpu"},
 	"machine":                       {"runner/rundir", "gpu", "trial", "metrics", "codedir"},
