@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"time"
 )
 
@@ -16,7 +15,11 @@ const (
 	idleLook  = time.Minute
 )
 
-func idleLimitOf(value string) (time.Duration, error) {
+// idleLimitOf is the limit of a host, 0 where it stays: in the foreground it always does.
+func idleLimitOf(background bool, value string) (time.Duration, error) {
+	if !background {
+		return 0, nil
+	}
 	if value == "" {
 		return idleLimit, nil
 	}
@@ -50,21 +53,20 @@ func (i idleness) await(ctx context.Context) {
 	}
 }
 
-// untilIdle is a context that ends, beside the given one, once a host in the background
-// has had nothing to do for so long that nobody will miss it: the next command that
-// needs a host starts one. say is told before.
-func untilIdle(ctx context.Context, idle func(context.Context) (bool, error), say func(limit time.Duration)) (context.Context, context.CancelFunc, error) {
-	limit, err := idleLimitOf(os.Getenv(idleVariable))
+// untilIdle is a context that ends, beside the given one, once a host has had nothing to
+// do for so long that nobody will miss it: the next command that needs a host starts one.
+// say is told before. A limit of 0 is none.
+func untilIdle(ctx context.Context, limit time.Duration, idle func(context.Context) (bool, error), say func()) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	if err != nil || limit == 0 {
-		return ctx, cancel, err
+	if limit == 0 {
+		return ctx, cancel
 	}
 	go func() {
 		idleness{idle, limit}.await(ctx)
 		if ctx.Err() == nil {
-			say(limit)
+			say()
 			cancel()
 		}
 	}()
-	return ctx, cancel, nil
+	return ctx, cancel
 }

@@ -29,12 +29,15 @@ func TestAHostEndsOnlyAfterItHadNothingToDoForLong(t *testing.T) {
 
 func TestTheLimitOfAnIdleHostIsADurationOrNone(t *testing.T) {
 	for value, want := range map[string]time.Duration{"": time.Hour, "20m": 20 * time.Minute, "0": 0} {
-		limit, err := idleLimitOf(value)
+		limit, err := idleLimitOf(true, value)
 		require.NoError(t, err)
 		require.Equal(t, want, limit)
 	}
+	limit, err := idleLimitOf(false, "20m")
+	require.NoError(t, err)
+	require.Zero(t, limit, "in the foreground")
 	for _, value := range []string{"20", "-1s", "soon"} {
-		_, err := idleLimitOf(value)
+		_, err := idleLimitOf(true, value)
 		require.ErrorContains(t, err, "$PERENNIAL_IDLE_LIMIT")
 	}
 }

@@ -32,9 +32,13 @@ func (e *engine) Serve(ctx context.Context, how command.Serving) error {
 	if err := known(how.Platforms); err != nil {
 		return err
 	}
+	limit, err := idleLimitOf(how.Background, os.Getenv(idleVariable))
+	if err != nil {
+		return err
+	}
 	worker.SetBinaryChecksum(command.Version) // else each start reads and hashes the whole program
 	observed := &observation{engine: e, only: how.Platforms}
-	config := host.Config{Dir: dir, Version: command.Version, Before: observed.begin, After: observed.end, Service: e.service(how, observed)}
+	config := host.Config{Dir: dir, Version: command.Version, Before: observed.begin, After: observed.end, Service: e.service(how, limit, observed)}
 	if e.external != nil {
 		if err := e.external.serve(&config); err != nil {
 			return err
@@ -85,18 +89,12 @@ func (o *observation) end() {
 }
 
 // service is what runs beside the server: the workers on this state directory.
-func (e *engine) service(how command.Serving, observed *observation) host.Service {
+func (e *engine) service(how command.Serving, limit time.Duration, observed *observation) host.Service {
 	return func(ctx context.Context, running host.Running) error {
-		if how.Background {
-			idle, cancel, err := untilIdle(ctx, observed.store.Idle, func(limit time.Duration) {
-				running.Log.Info("nothing to do: the next command that needs a host starts one", "for", limit)
-			})
-			defer cancel()
-			if err != nil {
-				return err
-			}
-			ctx = idle
-		}
+		ctx, end := untilIdle(ctx, limit, observed.store.Idle, func() {
+			running.Log.Info("nothing to do: the next command that needs a host starts one", "for", limit)
+		})
+		defer end()
 		stop, err := e.work(ctx, running, observed)
 		if err != nil {
 			return err
