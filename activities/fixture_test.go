@@ -293,10 +293,15 @@ func (s *scripted) Poll(_ context.Context, questions []platforms.Question) ([]pl
 	return all, nil
 }
 
-func (s *scripted) List(context.Context) ([]platforms.Handle, error) {
+func (s *scripted) List(_ context.Context, keys ...trial.Key) (handles []platforms.Handle, _ error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.listed, nil
+	for _, handle := range s.listed {
+		if len(keys) == 0 || slices.Contains(keys, handle.Key) {
+			handles = append(handles, handle)
+		}
+	}
+	return handles, nil
 }
 
 // list has List answer so.

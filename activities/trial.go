@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/perennial-ml/perennial/activities/poller"
@@ -327,8 +326,8 @@ func (a *Activities) mayHaveBegun(ctx context.Context, key trial.Key, denied boo
 	if err != nil {
 		return true, err
 	}
-	known, err := platform.List(ctx)
-	return slices.ContainsFunc(known, func(h platforms.Handle) bool { return h.Key == key }), err
+	known, err := platform.List(ctx, key)
+	return len(known) > 0, err
 }
 
 // hold has no room for an attempt while its experiment is paused, unless a platform

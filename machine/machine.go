@@ -94,9 +94,10 @@ type Terms struct {
 	GPU gpu.Request `json:"gpu,omitzero"`
 }
 
-// List returns every run of an experiment, ended ones too.
-func (m *Machine) List(experiment string) ([]Ref, error) {
-	entries, err := m.index.List(experiment)
+// List returns every run of an experiment, ended ones too; with keys only those of
+// them that there are.
+func (m *Machine) List(experiment string, keys ...trial.Key) ([]Ref, error) {
+	entries, err := m.index.List(experiment, keys...)
 	if err != nil {
 		return nil, fault("list", err)
 	}

@@ -45,8 +45,9 @@ type Platform interface {
 	// List returns the handles of every run of the section's experiment that the
 	// platform knows, ended ones too, also those whose Submit's answer was lost,
 	// but for those that were forgotten. It may return those of the experiment's
-	// other sections of the same platform.
-	List(ctx context.Context) ([]Handle, error)
+	// other sections of the same platform. With keys it returns of all these the ones
+	// that were asked for, at the cost of those, however many others there are.
+	List(ctx context.Context, keys ...trial.Key) ([]Handle, error)
 	// Cancel ends a run: it writes the intent durably, asks politely, then kills
 	// after the job's grace time, whole process tree. It returns when the intent
 	// is durable and the end is under way; Poll tells the end. The first intent

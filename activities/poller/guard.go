@@ -67,9 +67,9 @@ func (g guarded) Poll(ctx context.Context, questions []platforms.Question) (repo
 	return reports, err
 }
 
-func (g guarded) List(ctx context.Context) (handles []platforms.Handle, err error) {
+func (g guarded) List(ctx context.Context, keys ...trial.Key) (handles []platforms.Handle, err error) {
 	err = Survive(g.logger, "list", func() (err error) {
-		handles, err = g.Platform.List(ctx)
+		handles, err = g.Platform.List(ctx, keys...)
 		return err
 	})
 	return handles, err

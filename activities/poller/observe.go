@@ -250,8 +250,8 @@ func unreachableReason(platform string, cause trial.Reason) trial.Reason {
 	return trial.Reason{Code: "cannot-reach", Text: text}
 }
 
-// find looks for the handles of attempts whose Submit's answer was lost, in one list,
-// and not all the time: it grows with the runs there were.
+// find looks for the handles of attempts whose Submit's answer was lost, in one call,
+// and not all the time: hundreds may wait for their first Submit.
 func (p *Poller) find(ctx context.Context, all []*watched) {
 	all = slices.DeleteFunc(all, func(w *watched) bool {
 		return p.remember(ctx, w) || time.Since(w.missed) <= listAgain
@@ -275,7 +275,7 @@ func (p *Poller) remember(ctx context.Context, w *watched) bool {
 func (p *Poller) list(ctx context.Context, missing []*watched) {
 	limited, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	handles, err := p.platform.List(limited)
+	handles, err := p.platform.List(limited, keysOf(missing)...)
 	if ctx.Err() != nil {
 		return
 	}
@@ -284,11 +284,6 @@ func (p *Poller) list(ctx context.Context, missing []*watched) {
 		p.unanswered(ctx, missing, err)
 		return
 	}
-	wanted := map[trial.Key]bool{}
-	for _, w := range missing {
-		wanted[w.key] = true
-	}
-	handles = slices.DeleteFunc(handles, func(handle platforms.Handle) bool { return !wanted[handle.Key] })
 	byKey, err := p.begun(limited, handles)
 	if err != nil {
 		p.unanswered(ctx, missing, err)
@@ -301,6 +296,13 @@ func (p *Poller) list(ctx context.Context, missing []*watched) {
 			p.missed(ctx, w)
 		}
 	}
+}
+
+func keysOf(all []*watched) (keys []trial.Key) {
+	for _, w := range all {
+		keys = append(keys, w.key)
+	}
+	return keys
 }
 
 // begun are the runs that run or did. One that is half made, or still being

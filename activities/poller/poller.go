@@ -28,9 +28,9 @@ const (
 	// intervals late.
 	patience = 32
 	slowest  = 4
-	// listAgain is how soon the platform is asked again for all runs of an experiment
-	// when it knew nothing of an attempt that may yet be submitted: whoever submits
-	// it puts its handle on record, so that only a run begun by others is found late.
+	// listAgain is how soon the platform is asked again for an attempt of which it
+	// knew nothing and that may yet be submitted: whoever submits it puts its handle
+	// on record, so that only a run begun by others is found late.
 	listAgain = 30 * time.Second
 	// hintsKept bounds the hints that wait; what is beyond them waits for a round.
 	hintsKept = 1024

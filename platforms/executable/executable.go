@@ -286,8 +286,8 @@ func (a attempt) handle(data json.RawMessage) platforms.Handle {
 
 // List implements platforms.Platform, from what was written down before anything
 // was started.
-func (p *platform) List(context.Context) ([]platforms.Handle, error) {
-	all, err := p.register.List(p.section.Experiment)
+func (p *platform) List(_ context.Context, keys ...trial.Key) ([]platforms.Handle, error) {
+	all, err := p.register.List(p.section.Experiment, keys...)
 	if err != nil {
 		return nil, fileFault("list", err)
 	}

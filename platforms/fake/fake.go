@@ -97,7 +97,7 @@ func (p *platform) Submit(ctx context.Context, job platforms.Job) (platforms.Han
 	if lost {
 		return platforms.Handle{}, platforms.Errorf(platforms.Transient, "submit", "the answer was lost, as configured")
 	}
-	return platforms.Handle{Format: handleFormat, Platform: Name, Key: job.Key}, nil
+	return handleOf(job.Key), nil
 }
 
 func (p *platform) options(ctx context.Context) (Settings, error) {
@@ -176,7 +176,10 @@ func (p *platform) Poll(ctx context.Context, questions []platforms.Question) ([]
 }
 
 // List implements platforms.Platform.
-func (p *platform) List(context.Context) ([]platforms.Handle, error) {
+func (p *platform) List(_ context.Context, keys ...trial.Key) ([]platforms.Handle, error) {
+	if len(keys) > 0 {
+		return p.those(keys)
+	}
 	experiment := p.section.Experiment
 	files, err := os.ReadDir(p.experiment(experiment))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -190,9 +193,27 @@ func (p *platform) List(context.Context) ([]platforms.Handle, error) {
 			continue
 		}
 		known[key] = true
-		handles = append(handles, platforms.Handle{Format: handleFormat, Platform: Name, Key: key})
+		handles = append(handles, handleOf(key))
 	}
 	return handles, nil
+}
+
+// those are the runs among some.
+func (p *platform) those(keys []trial.Key) (handles []platforms.Handle, err error) {
+	for _, key := range keys {
+		run, err := p.read(key)
+		if err != nil {
+			return nil, fault("list", err)
+		}
+		if run.plan != nil || run.intent != nil {
+			handles = append(handles, handleOf(key))
+		}
+	}
+	return handles, nil
+}
+
+func handleOf(key trial.Key) platforms.Handle {
+	return platforms.Handle{Format: handleFormat, Platform: Name, Key: key}
 }
 
 // Cancel implements platforms.Platform. The run ends at once, by TERM.

@@ -152,8 +152,8 @@ func (p *platform) report(handle platforms.Handle) platforms.Report {
 }
 
 // List implements platforms.Platform.
-func (p *platform) List(context.Context) ([]platforms.Handle, error) {
-	refs, err := p.machine.List(p.section.Experiment)
+func (p *platform) List(_ context.Context, keys ...trial.Key) ([]platforms.Handle, error) {
+	refs, err := p.machine.List(p.section.Experiment, keys...)
 	if err != nil {
 		return nil, machines.Error(err)
 	}

@@ -135,8 +135,8 @@ func (p *platform) Close() error {
 
 // List implements platforms.Platform, from what was written down before anything
 // was started.
-func (p *platform) List(context.Context) ([]platforms.Handle, error) {
-	all, err := p.placements.List(p.section.Experiment)
+func (p *platform) List(_ context.Context, keys ...trial.Key) ([]platforms.Handle, error) {
+	all, err := p.placements.List(p.section.Experiment, keys...)
 	if err != nil {
 		return nil, machines.Fault("list", err)
 	}

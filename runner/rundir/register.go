@@ -66,8 +66,12 @@ func (r Register[E]) Replace(key trial.Key, wanted E) error {
 	return WriteFile(r.path(key), append(content, '\n'), 0o600)
 }
 
-// List returns all entries of an experiment.
-func (r Register[E]) List(experiment string) ([]E, error) {
+// List returns all entries of an experiment; with keys it reads and returns those of
+// these attempts alone, where there are any.
+func (r Register[E]) List(experiment string, keys ...trial.Key) ([]E, error) {
+	if len(keys) > 0 {
+		return r.those(keys)
+	}
 	files, err := os.ReadDir(r.Folder(experiment))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -84,6 +88,20 @@ func (r Register[E]) List(experiment string) ([]E, error) {
 		entries = append(entries, known)
 	}
 	return entries, err
+}
+
+func (r Register[E]) those(keys []trial.Key) (entries []E, err error) {
+	for _, key := range keys {
+		known, err := r.Find(key)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, known)
+	}
+	return entries, nil
 }
 
 // Superseded returns the entries of attempts of which there is a later one. It reads no

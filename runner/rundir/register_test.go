@@ -52,6 +52,16 @@ func TestAnExperimentsEntriesAreListedAndOtherFilesLeftAlone(t *testing.T) {
 	require.Equal(t, []place{{1, "here"}, {1, "here"}, {1, "here"}}, all)
 }
 
+func TestOfAttemptsThatAreNamedNoOtherFileIsRead(t *testing.T) {
+	r := newRegister(t)
+	_, err := r.Add(attemptOf(1), place{1, "here"})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(r.Folder("abcdefgh"), attemptOf(2).String()+".place"), nil, 0o600))
+	some, err := r.List("abcdefgh", attemptOf(1), attemptOf(3))
+	require.NoError(t, err, "the other one is damaged")
+	require.Equal(t, []place{{1, "here"}}, some)
+}
+
 func TestAnEntryThatCannotBeReadSaysWhatToDo(t *testing.T) {
 	for content, words := range map[string]string{
 		"":                            "is damaged: remove it if the attempt has ended",

@@ -270,6 +270,10 @@ func listFindsEveryRun(w *world) {
 		require.True(w.t, wanted[handle.Key])
 		require.Equal(w.t, threeStepsValues, values(w.collectEnd(handle)))
 	}
+	some, err := w.List(w.ctx, w.key(1, 1), w.key(7, 1))
+	require.NoError(w.t, err)
+	require.Len(w.t, some, 1, "of two keys, one of which nobody has submitted")
+	require.Equal(w.t, w.key(1, 1), some[0].Key)
 	elsewhere := w.Kind(w.t).Open(Section(w.traits.Name, "elsewhre", w.Options))
 	w.t.Cleanup(func() { elsewhere.Close() })
 	none, err := elsewhere.List(w.ctx)

@@ -68,9 +68,9 @@ func (u *UnreliablePlatform) Poll(ctx context.Context, questions []platforms.Que
 }
 
 // List implements platforms.Platform.
-func (u *UnreliablePlatform) List(ctx context.Context) (handles []platforms.Handle, err error) {
+func (u *UnreliablePlatform) List(ctx context.Context, keys ...trial.Key) (handles []platforms.Handle, err error) {
 	err = u.through("list", func() error {
-		handles, err = u.inner.List(ctx)
+		handles, err = u.inner.List(ctx, keys...)
 		return err
 	})
 	return handles, err

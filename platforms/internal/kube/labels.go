@@ -62,3 +62,11 @@ func words(parts ...string) string {
 }
 
 func ofExperiment(experiment string) string { return fmt.Sprintf("%s=%s", experimentLabel, experiment) }
+
+func ofRuns(keys []trial.Key) string {
+	var runs []string
+	for _, key := range keys {
+		runs = append(runs, key.String())
+	}
+	return fmt.Sprintf("%s in (%s)", runLabel, strings.Join(runs, ","))
+}

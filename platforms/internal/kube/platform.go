@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -252,14 +253,32 @@ func (s *site) supersede(ctx context.Context, key trial.Key) error {
 }
 
 // List implements platforms.Platform.
-func (p *platform) List(ctx context.Context) ([]platforms.Handle, error) {
+func (p *platform) List(ctx context.Context, keys ...trial.Key) ([]platforms.Handle, error) {
 	s, err := p.site(ctx)
 	if err != nil {
 		return nil, Fault("list", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	list, err := s.client().List(ctx, metav1.ListOptions{LabelSelector: ofExperiment(p.section.Experiment)})
+	if len(keys) == 0 {
+		return s.list(ctx, ofExperiment(p.section.Experiment))
+	}
+	var handles []platforms.Handle
+	for some := range slices.Chunk(keys, keysAtOnce) {
+		listed, err := s.list(ctx, ofRuns(some))
+		if err != nil {
+			return nil, err
+		}
+		handles = append(handles, listed...)
+	}
+	return handles, nil
+}
+
+// keysAtOnce bounds the keys that go into the address of one call.
+const keysAtOnce = 100
+
+func (s *site) list(ctx context.Context, selector string) ([]platforms.Handle, error) {
+	list, err := s.client().List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil, Fault("list", err)
 	}
