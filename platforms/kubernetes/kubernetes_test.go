@@ -2,6 +2,8 @@ package kubernetes_test
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -141,4 +143,25 @@ func TestADoctorNamesEveryRightThatIsMissing(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, states[0].Problems, 13)
 	require.Contains(t, states[0].Problems[0].Text, "create jobs")
+}
+
+func TestCredentialsThatAreRefusedAreToldAndTheRenewedOnesUsed(t *testing.T) {
+	cluster := kube.Up(t)
+	namespace := cluster.Namespace(t)
+	right, err := os.ReadFile(cluster.Kubeconfig)
+	require.NoError(t, err)
+	require.Contains(t, string(right), cluster.API.Token)
+	file := filepath.Join(t.TempDir(), "config")
+	require.NoError(t, os.WriteFile(file, right, 0o600))
+	p := open(t, cluster, namespace, map[string]any{"kubeconfig": file})
+	handle := submit(t, p, `echo "perennial: final 2"; sleep 1`)
+	wrong := strings.ReplaceAll(string(right), cluster.API.Token, "expired")
+	require.NoError(t, os.WriteFile(file, []byte(wrong), 0o600))
+	require.Eventually(t, func() bool {
+		_, err := p.Poll(t.Context(), platforms.Ask(handle))
+		return platforms.CodeOf(err) == platforms.Denied && strings.Contains(err.Error(), "renew what the kubeconfig")
+	}, time.Minute, 50*time.Millisecond)
+	require.NoError(t, os.WriteFile(file, right, 0o600))
+	report := await(t, p, handle, func(r platforms.Report) bool { return r.Phase == platforms.Exited && !r.Pending })
+	require.Len(t, report.Journal.Records, 1)
 }

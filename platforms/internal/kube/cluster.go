@@ -13,8 +13,10 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -45,7 +47,8 @@ type cluster struct {
 	dynamic   dynamic.Interface
 	raw       rest.Interface
 	discovery discovery.DiscoveryInterface
-	namespace string // of the context
+	namespace string               // of the context
+	files     map[string]time.Time // the configuration's, and when they were written
 
 	mutex  sync.Mutex
 	boards map[place]*board
@@ -67,8 +70,32 @@ func connect(target Target) (*cluster, error) {
 	config.QPS = -1 // the API server says itself when it has too much to do
 	config.UserAgent = "perennial"
 	config.ContentConfig = rest.ContentConfig{NegotiatedSerializer: serializerOfStatus()}
-	c := &cluster{namespace: namespace, boards: map[place]*board{}}
+	c := &cluster{namespace: namespace, files: map[string]time.Time{}, boards: map[place]*board{}}
+	for _, file := range deferred.ConfigAccess().GetLoadingPrecedence() {
+		c.files[file] = written(file)
+	}
 	return c, c.makeClients(config)
+}
+
+// stale tells whether the configuration was written anew since: its credentials may
+// have been renewed. Tokens in files of their own and those of exec plugins are renewed
+// by the client itself.
+func (c *cluster) stale() bool {
+	for file, when := range c.files {
+		if now := written(file); !now.IsZero() && !now.Equal(when) {
+			return true
+		}
+	}
+	return false
+}
+
+// written is when a file was written, zero where it is not there.
+func written(file string) time.Time {
+	info, err := os.Stat(file)
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
 }
 
 func (c *cluster) makeClients(config *rest.Config) (err error) {
@@ -107,6 +134,9 @@ func Fault(verb string, err error) error {
 	var known *platforms.Error
 	if err == nil || errors.As(err, &known) {
 		return err
+	}
+	if apierrors.IsUnauthorized(err) {
+		err = fmt.Errorf("the cluster refuses your credentials; renew what the kubeconfig has or names (token, certificate, login of its plugin), and it goes on: %w", err)
 	}
 	fault := &platforms.Error{Code: codeOf(err), Verb: verb, Err: err}
 	if seconds, wanted := apierrors.SuggestsClientDelay(err); wanted {

@@ -56,7 +56,7 @@ func New(options Options) platforms.Kind {
 func (k *kind) cluster(target Target) (*cluster, error) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
-	if known := k.clusters[target]; known != nil {
+	if known := k.clusters[target]; known != nil && !known.stale() {
 		return known, nil
 	}
 	made, err := connect(target)
@@ -99,17 +99,18 @@ func (p *platform) directory() string {
 	return filepath.Join(p.kind.StateDirectory, "platforms", p.kind.Traits.Name, p.section.Experiment)
 }
 
-// site opens the section's cluster, once. The credentials are read anew by the
-// client itself, as its configuration says.
+// site opens the section's cluster, once, and again where its configuration was
+// written anew.
 func (p *platform) site(ctx context.Context) (*site, error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	if p.closed {
 		return nil, platforms.Errorf(platforms.Transient, "open", "the section is closed")
 	}
-	if p.opened != nil {
+	if p.opened != nil && !p.opened.cluster.stale() {
 		return p.opened, nil
 	}
+	p.leave()
 	options, err := p.section.Options(ctx)
 	if err != nil {
 		return nil, err
@@ -152,13 +153,18 @@ func (p *platform) Close() error {
 		p.deaf()
 		p.deaf = nil
 	}
+	p.leave()
+	return nil
+}
+
+// leave closes the section's cluster, if it is open.
+func (p *platform) leave() {
 	if s := p.opened; s != nil {
 		s.stop()
 		s.objects.release()
 		s.pods.release()
 		p.opened = nil
 	}
-	return nil
 }
 
 // Ends implements platforms.WithEnds.
