@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/perennial-ml/perennial/platforms"
-	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/trial"
 )
 
@@ -163,14 +162,4 @@ func TestARunsParametersAreReadAgain(t *testing.T) {
 	content, err := io.ReadAll(stream)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"parameters": {"x": 1}}`, string(content))
-}
-
-func TestTheEndInARunsDirectoryStandsBeforeWhatTheExecutableSaw(t *testing.T) {
-	t.Parallel()
-	run := rundir.Run{Directory: t.TempDir(), Claim: filepath.Join(t.TempDir(), "claim")}
-	l := &look{attempt: attempt{entry{Shared: true, Directory: run.Directory}, run, ""}, data: json.RawMessage("{}")}
-	require.NoError(t, l.observe())
-	require.NoError(t, run.WriteExit(rundir.ExitRecord{Format: rundir.Format, Exit: trial.Exit{Code: 3}, Ended: time.Now()}))
-	require.NoError(t, l.hear(report{Phase: exited, Exit: &trial.Exit{Code: 137}}))
-	require.Equal(t, 3, l.report.Exit.Code)
 }

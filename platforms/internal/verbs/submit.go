@@ -1,4 +1,4 @@
-package executable
+package verbs
 
 import (
 	"context"
@@ -31,7 +31,7 @@ const (
 
 // Prepare implements platforms.Platform. In a shared directory code is a snapshot
 // named by its content.
-func (p *platform) Prepare(ctx context.Context, bundle platforms.Bundle) (platforms.Workspace, error) {
+func (p *Platform) Prepare(ctx context.Context, bundle platforms.Bundle) (platforms.Workspace, error) {
 	d, err := p.open(ctx, "prepare")
 	if err != nil {
 		return platforms.Workspace{}, err
@@ -44,18 +44,8 @@ func (p *platform) Prepare(ctx context.Context, bundle platforms.Bundle) (platfo
 		return workspace, codeFault(err)
 	}
 	workspace := platforms.Workspace{Directory: bundle.CodeDirectory}
-	if !d.has("prepare") {
-		return workspace, nil
-	}
-	var answer prepareAnswer
-	err = d.program.call(ctx, "prepare", prepareRequest{d.call, bundle.CodeDirectory}, &answer)
-	workspace.Data = answer.Workspace
+	workspace.Data, err = d.Prepare(ctx, bundle.CodeDirectory)
 	return workspace, err
-}
-
-// home is an experiment's directory in the shared one.
-func (d *described) home(experiment string) string {
-	return filepath.Join(d.SharedDirectory, "experiments", experiment)
 }
 
 func snapshot(store, code string) (platforms.Workspace, error) {
@@ -83,9 +73,9 @@ func codeFault(err error) error {
 }
 
 // Submit implements platforms.Platform. The attempt is written down, and laid out
-// where there is a shared directory, before the executable is called; what it
+// where there is a shared directory, before the service is called; what it
 // answers is written down before anybody hears of it.
-func (p *platform) Submit(ctx context.Context, job platforms.Job) (platforms.Handle, error) {
+func (p *Platform) Submit(ctx context.Context, job platforms.Job) (platforms.Handle, error) {
 	d, err := p.open(ctx, "submit")
 	if err != nil {
 		return platforms.Handle{}, err
@@ -102,7 +92,7 @@ func (p *platform) Submit(ctx context.Context, job platforms.Job) (platforms.Han
 }
 
 // enter writes an attempt down.
-func (p *platform) enter(d *described, key trial.Key) (attempt, error) {
+func (p *Platform) enter(d *service, key trial.Key) (attempt, error) {
 	home := filepath.Join(p.StateDirectory, "experiments", key.Experiment)
 	if d.shared() {
 		home = d.home(key.Experiment)
@@ -116,9 +106,9 @@ func (p *platform) enter(d *described, key trial.Key) (attempt, error) {
 	return a, err
 }
 
-// start has the executable start a run, unless somebody did before or it shall not
+// start has the service start a run, unless somebody did before or it shall not
 // be started any more.
-func (p *platform) start(ctx context.Context, d *described, a attempt, job platforms.Job) (json.RawMessage, error) {
+func (p *Platform) start(ctx context.Context, d *service, a attempt, job platforms.Job) (json.RawMessage, error) {
 	claim, err := claimed(ctx, a.Run)
 	if err != nil {
 		return nil, err
@@ -135,7 +125,7 @@ func (p *platform) start(ctx context.Context, d *described, a attempt, job platf
 	if err := rundir.ReplaceFile(a.Path(trial.ParameterFile), job.Parameter, 0o644); err != nil {
 		return nil, err
 	}
-	request := submitRequest{call: d.call, run: a.run(nil), GPUs: job.GPUs, MaxDuration: job.MaxDuration.Seconds()}
+	request := Submission{Run: a.run(nil), GPUs: job.GPUs, MaxDuration: job.MaxDuration.Seconds()}
 	if a.Shared {
 		request.Command, err = p.lay(ctx, d, a, job)
 	} else {
@@ -144,15 +134,14 @@ func (p *platform) start(ctx context.Context, d *described, a attempt, job platf
 	if err != nil {
 		return nil, err
 	}
-	var answer submitAnswer
-	if err := d.program.call(ctx, "submit", request, &answer); err != nil {
+	if data, err = d.Submit(ctx, request); err != nil {
 		return nil, err
 	}
-	if err := a.keep(answer.Data); err != nil {
+	if err := a.keep(data); err != nil {
 		return nil, err
 	}
 	p.heard.submitted(a.Key)
-	return answer.Data, nil
+	return data, nil
 }
 
 // claimed waits for the right to submit a run, which another process may have.
@@ -170,7 +159,7 @@ func claimed(ctx context.Context, run rundir.Run) (*os.File, error) {
 
 // lay makes everything ready that the runner finds in the shared directory, and
 // returns the command that starts it. Each step may be repeated.
-func (p *platform) lay(ctx context.Context, d *described, a attempt, job platforms.Job) ([]string, error) {
+func (p *Platform) lay(ctx context.Context, d *service, a attempt, job platforms.Job) ([]string, error) {
 	runner, err := d.bringRunner(p.Runner)
 	if err != nil {
 		return nil, err
@@ -182,17 +171,18 @@ func (p *platform) lay(ctx context.Context, d *described, a attempt, job platfor
 	if err := rundir.ReplaceFile(a.Path(trial.ParametersFile), job.Parameters, 0o644); err != nil {
 		return nil, err
 	}
-	run := rundir.Run{Directory: a.entry.Directory}
-	return rundir.OnceCommand(runner, run), run.WriteSpec(rundir.Spec{
-		Key: job.Key, Command: job.Command, Shell: rundir.Shell(),
-		Directories: trial.Directories{System: run.Directory, Output: run.Directory, Code: code},
+	there := rundir.Run{Directory: d.there(a.entry.Directory)}
+	// Which shell there is, is for the runner to find.
+	return rundir.OnceCommand(d.there(runner), there), a.WriteSpec(rundir.Spec{
+		Key: job.Key, Command: job.Command,
+		Directories: trial.Directories{System: there.Directory, Output: there.Directory, Code: d.there(code)},
 		NNIPlatform: nniPlatform, MaxDuration: job.MaxDuration, Grace: job.Grace, LogLimit: job.LogLimit, TrialModule: job.TrialModule,
 	})
 }
 
 // bringRunner puts the runner into the shared directory, under a name that changes
 // with it, and returns its path.
-func (d *described) bringRunner(path string) (string, error) {
+func (d *service) bringRunner(path string) (string, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return "", platforms.Errorf(platforms.NotFound, "submit", "the runner is missing, build it or install starter again: %w", err)
@@ -207,14 +197,14 @@ func (d *described) bringRunner(path string) (string, error) {
 	return there, rundir.WriteFile(there, content, 0o755)
 }
 
-func (p *platform) job(a attempt, from platforms.Job) *job {
+func (p *Platform) job(a attempt, from platforms.Job) *Job {
 	variables := trial.Environment(from.Key, nniPlatform, trial.Directories{})
 	for name, value := range variables {
 		if value == "" || filepath.IsAbs(value) { // it names a directory, or a file in one
 			delete(variables, name)
 		}
 	}
-	return &job{
+	return &Job{
 		CodeDirectory: from.Workspace.Directory, Workspace: nullable(from.Workspace.Data), Command: from.Command,
 		Parameter: string(from.Parameter), Parameters: from.Parameters, Variables: variables, Grace: from.Grace.Seconds(),
 	}
@@ -228,7 +218,7 @@ func nullable(data json.RawMessage) json.RawMessage {
 }
 
 // endEarlier makes sure that no earlier attempt of a trial runs or is ever started.
-func (p *platform) endEarlier(ctx context.Context, d *described, key trial.Key) error {
+func (p *Platform) endEarlier(ctx context.Context, d *service, key trial.Key) error {
 	for number := range key.Attempt - 1 {
 		earlier := key
 		earlier.Attempt = number + 1
@@ -248,7 +238,7 @@ func (p *platform) endEarlier(ctx context.Context, d *described, key trial.Key) 
 
 // supersede ends a run and returns when it is over: politely, and by force where
 // that takes longer than forcedAfter.
-func (p *platform) supersede(ctx context.Context, d *described, a attempt) error {
+func (p *Platform) supersede(ctx context.Context, d *service, a attempt) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*forcedAfter)
 	defer cancel()
 	for _, force := range []bool{false, true} {
@@ -278,7 +268,7 @@ func pause(ctx context.Context, interval time.Duration) error {
 }
 
 // over tells whether a run is over, or was never there.
-func (p *platform) over(ctx context.Context, a attempt) (bool, error) {
+func (p *Platform) over(ctx context.Context, a attempt) (bool, error) {
 	reports, err := p.Poll(ctx, platforms.Ask(a.handle(nil)))
 	if err != nil {
 		return false, err

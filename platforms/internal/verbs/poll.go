@@ -1,4 +1,4 @@
-package executable
+package verbs
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/perennial-ml/perennial/metrics"
@@ -40,12 +39,12 @@ type look struct {
 	attempt
 	report platforms.Report
 	data   json.RawMessage
-	asked  bool // the executable must say how the run is
+	asked  bool // the service must say how the run is
 }
 
 // Poll implements platforms.Platform. One call asks about all runs whose end is not
 // in their own directory.
-func (p *platform) Poll(ctx context.Context, questions []platforms.Question) ([]platforms.Report, error) {
+func (p *Platform) Poll(ctx context.Context, questions []platforms.Question) ([]platforms.Report, error) {
 	d, err := p.open(ctx, "poll")
 	if err != nil {
 		return nil, err
@@ -68,8 +67,8 @@ func (p *platform) Poll(ctx context.Context, questions []platforms.Question) ([]
 	return reports, nil
 }
 
-// look finds what can be said of a run without its executable.
-func (p *platform) look(question platforms.Question) *look {
+// look finds what can be said of a run without its service.
+func (p *Platform) look(question platforms.Question) *look {
 	l := &look{Question: question, report: platforms.Report{Key: question.Handle.Key, Phase: platforms.Absent}}
 	a, err := p.find(question.Handle.Key)
 	if errors.Is(err, os.ErrNotExist) {
@@ -129,90 +128,27 @@ func (l *look) never() {
 	l.report.Exit = &trial.Exit{Code: neverStarted, Text: "never started: it was cancelled before"}
 }
 
-// heard is what an executable said last of runs that waited or ran: as long as it
-// need not be asked again that is how they are.
-type heard struct {
-	mutex sync.Mutex
-	since time.Time
-	runs  map[trial.Key]*report // nil of one that may be over
-}
-
-// submitted notes a run that the executable accepted, and that has hardly begun.
-func (h *heard) submitted(key trial.Key) {
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	if h.runs != nil {
-		h.runs[key] = &report{Phase: waiting, Reason: reason(starting)}
-	}
-}
-
-// recall returns what was said last of runs, while that is good for all of them.
-// There are no records in it: those that came have been taken.
-func (h *heard) recall(looks []*look, interval time.Duration) ([]report, bool) {
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	if time.Since(h.since) >= interval {
-		return nil, false
-	}
-	var all []report
-	for _, l := range looks {
-		told := h.runs[l.Key]
-		if told == nil {
-			return nil, false
-		}
-		again := *told
-		again.Records, again.Next, again.More = nil, string(l.After), false
-		all = append(all, again)
-	}
-	return all, true
-}
-
-// keep remembers what was said of runs, but not of one that may be over: its last
-// words are to be had until they are on record.
-func (h *heard) keep(asked []*look, told []report) {
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	h.since, h.runs = time.Now(), map[trial.Key]*report{}
-	for i, said := range told {
-		h.runs[asked[i].Key] = nil
-		if said.Phase == waiting || said.Phase == running {
-			h.runs[asked[i].Key] = &said
-		}
-	}
-}
-
-// interval is how often the executable may be asked.
-func (d *described) interval() time.Duration {
-	if d.PollInterval <= 0 {
-		return usualInterval
-	}
-	return seconds(d.PollInterval)
-}
-
-// ask has the executable say how runs are, unless it did so just before.
-func (p *platform) ask(ctx context.Context, d *described, asked []*look) error {
+// ask has the service say how runs are, unless it did so just before.
+func (p *Platform) ask(ctx context.Context, d *service, asked []*look) error {
 	if len(asked) == 0 {
 		return nil
 	}
-	if told, good := p.heard.recall(asked, d.interval()); good {
+	if told, good := p.heard.recall(asked, d.Interval); good {
 		return hear(asked, told)
 	}
-	request := pollRequest{call: d.call}
+	var questions []Question
 	for _, l := range asked {
-		request.Runs = append(request.Runs, question{l.attempt.run(l.data), string(l.After)})
+		questions = append(questions, Question{l.attempt.run(l.data), string(l.After)})
 	}
-	var answer pollAnswer
-	if err := d.program.call(ctx, "poll", request, &answer); err != nil {
+	told, err := d.Poll(ctx, questions)
+	if err != nil {
 		return err
 	}
-	if len(answer.Reports) != len(asked) {
-		return platforms.Errorf(platforms.Transient, "poll", "%s was asked about %d runs and answered about %d", d.path, len(asked), len(answer.Reports))
+	if len(told) != len(asked) {
+		return platforms.Errorf(platforms.Transient, "poll", "%s was asked about %d runs and answered about %d", p.Name, len(asked), len(told))
 	}
-	for i := range answer.Reports {
-		answer.Reports[i].Reason.Text = d.secrets.Replace(answer.Reports[i].Reason.Text)
-	}
-	p.heard.keep(asked, answer.Reports)
-	if err := hear(asked, answer.Reports); err != nil {
+	p.heard.keep(asked, told)
+	if err := hear(asked, told); err != nil {
 		return err
 	}
 	for _, l := range asked {
@@ -221,7 +157,7 @@ func (p *platform) ask(ctx context.Context, d *described, asked []*look) error {
 	return nil
 }
 
-func hear(asked []*look, told []report) error {
+func hear(asked []*look, told []Report) error {
 	for i, l := range asked {
 		if err := l.hear(told[i]); err != nil {
 			return err
@@ -230,8 +166,8 @@ func hear(asked []*look, told []report) error {
 	return nil
 }
 
-// hear takes over what the executable says of a run.
-func (l *look) hear(told report) error {
+// hear takes over what the service says of a run.
+func (l *look) hear(told Report) error {
 	l.report.Reason = trial.Reason(told.Reason)
 	if l.report.Reason.Text != "" && l.report.Reason.Code == "" {
 		l.report.Reason = trial.Reason{Code: "platform", Text: told.Reason.Text}
@@ -255,16 +191,16 @@ func (l *look) hear(told report) error {
 		l.report.Journal = &platforms.Journal{Records: told.Records, Next: platforms.Cursor(told.Next), More: told.More}
 	}
 	switch told.Phase {
-	case waiting:
+	case Waiting:
 		l.report.Phase = platforms.Waiting
 		l.explain("its platform says that it waits, and not why")
-	case running:
+	case Running:
 		l.runs()
-	case exited:
+	case Exited:
 		return l.ended(told)
-	case gone:
+	case Gone:
 		return l.gone()
-	case unknown:
+	case Unknown:
 		l.report.Phase = platforms.Unreachable
 		l.explain("its platform cannot tell how it is")
 	default:
@@ -276,7 +212,7 @@ func (l *look) hear(told report) error {
 
 // wrongRecords tells what is wrong with a report's records, where taking them would
 // lose some; empty where nothing is.
-func (r report) wrongRecords() string {
+func (r Report) wrongRecords() string {
 	for i, record := range r.Records {
 		switch {
 		case record.Kind != metrics.Periodical && record.Kind != metrics.Final:
@@ -291,7 +227,7 @@ func (r report) wrongRecords() string {
 	return ""
 }
 
-// explain gives a run a reason where the executable gave none.
+// explain gives a run a reason where the service gave none.
 func (l *look) explain(text string) {
 	if l.report.Reason.Text == "" {
 		l.report.Reason = trial.Reason{Code: "platform", Text: text}
@@ -299,7 +235,7 @@ func (l *look) explain(text string) {
 }
 
 // runs is a run whose command has started, as its directory tells where that is
-// shared: what the executable sees may still be on its way there.
+// shared: what the service sees may still be on its way there.
 func (l *look) runs() {
 	l.report.Phase = platforms.Running
 	if l.Shared && l.report.Started.IsZero() {
@@ -308,7 +244,7 @@ func (l *look) runs() {
 }
 
 // learn keeps what is known of a run only after its submit.
-func (l *look) learn(told report) error {
+func (l *look) learn(told Report) error {
 	if told.Data != nil && string(told.Data) != string(l.data) {
 		if err := l.keep(told.Data); err != nil {
 			return fileFault("poll", err)
@@ -323,9 +259,9 @@ func (l *look) learn(told report) error {
 	return nil
 }
 
-// ended is a run that the executable saw end. What its own directory says of the end
+// ended is a run that the service saw end. What its own directory says of the end
 // stands before that: it may have come there since.
-func (l *look) ended(told report) error {
+func (l *look) ended(told Report) error {
 	if found, err := l.endFound(); err != nil || found {
 		return err
 	}
@@ -353,7 +289,7 @@ func (l *look) endFound() (bool, error) {
 	return true, nil
 }
 
-// gone is a run that the executable does not find any more. Its directory is read
+// gone is a run that the service does not find any more. Its directory is read
 // again: it may have ended since.
 func (l *look) gone() error {
 	if found, err := l.endFound(); err != nil || found {
@@ -386,7 +322,7 @@ func (l *look) fresh() bool {
 }
 
 // enforce ends a run by force that had all the time there is to end by itself.
-func (d *described) enforce(ctx context.Context, l *look) {
+func (d *service) enforce(ctx context.Context, l *look) {
 	if l.report.Phase != platforms.Running || l.report.Intent == nil || !l.Shared {
 		return
 	}
@@ -396,7 +332,7 @@ func (d *described) enforce(ctx context.Context, l *look) {
 		return
 	}
 	// A failure comes again with the next poll, which says why the run still is.
-	if err := d.program.call(ctx, "cancel", cancelRequest{d.call, l.attempt.run(l.data), *l.report.Intent, true}, &nothing{}); err != nil {
+	if err := d.Cancel(ctx, Cancellation{l.attempt.run(l.data), *l.report.Intent, true}); err != nil {
 		l.report.Reason = trial.Reason{Code: "cannot-end", Text: "it does not end, and its platform cannot end it by force: " + err.Error()}
 	}
 }
@@ -434,7 +370,7 @@ func readJournal(a attempt, after platforms.Cursor) ([]metrics.Record, platforms
 }
 
 // Collect implements platforms.Platform.
-func (p *platform) Collect(ctx context.Context, handle platforms.Handle, after platforms.Cursor) ([]metrics.Record, platforms.Cursor, error) {
+func (p *Platform) Collect(ctx context.Context, handle platforms.Handle, after platforms.Cursor) ([]metrics.Record, platforms.Cursor, error) {
 	a, err := p.find(handle.Key)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, after, nil
@@ -453,8 +389,8 @@ func (p *platform) Collect(ctx context.Context, handle platforms.Handle, after p
 }
 
 // Cancel implements platforms.Platform. The intent is on this machine's disk, or in
-// the shared directory where the runner finds it, before the executable hears of it.
-func (p *platform) Cancel(ctx context.Context, handle platforms.Handle, intent trial.Intent) error {
+// the shared directory where the runner finds it, before the service hears of it.
+func (p *Platform) Cancel(ctx context.Context, handle platforms.Handle, intent trial.Intent) error {
 	d, err := p.open(ctx, "cancel")
 	if err != nil {
 		return err
@@ -466,9 +402,9 @@ func (p *platform) Cancel(ctx context.Context, handle platforms.Handle, intent t
 	return fileFault("cancel", p.end(ctx, d, a, intent, false))
 }
 
-// end notes an intent and has the executable end the run; a run that was never
+// end notes an intent and has the service end the run; a run that was never
 // submitted never is.
-func (p *platform) end(ctx context.Context, d *described, a attempt, intent trial.Intent, force bool) error {
+func (p *Platform) end(ctx context.Context, d *service, a attempt, intent trial.Intent, force bool) error {
 	seen, err := a.Observe()
 	if err != nil || seen.Exit != nil {
 		return err
@@ -486,10 +422,10 @@ func (p *platform) end(ctx context.Context, d *described, a attempt, intent tria
 	if err != nil || data == nil && !a.mayRun() {
 		return err
 	}
-	return d.program.call(ctx, "cancel", cancelRequest{d.call, a.run(data), first, force || !a.Shared}, &nothing{})
+	return d.Cancel(ctx, Cancellation{a.run(data), first, force || !a.Shared})
 }
 
-// mayRun tells whether an executable may have started a run although no answer of it
+// mayRun tells whether a service may have started a run although no answer of it
 // came: whether all that is written before it is called is there.
 func (a attempt) mayRun() bool {
 	last := trial.ParameterFile
@@ -501,7 +437,7 @@ func (a attempt) mayRun() bool {
 }
 
 // Logs implements platforms.WithLogs.
-func (p *platform) Logs(ctx context.Context, handle platforms.Handle, wanted platforms.Log) (io.ReadCloser, error) {
+func (p *Platform) Logs(ctx context.Context, handle platforms.Handle, wanted platforms.Log) (io.ReadCloser, error) {
 	if !slices.Contains(streams, wanted.Stream) {
 		return nil, platforms.Errorf(platforms.NotFound, "logs", "there is no stream %q, only %v", wanted.Stream, streams)
 	}
@@ -530,32 +466,25 @@ func openFrom(path string, from int64) (io.ReadCloser, error) {
 	return file, fileFault("logs", err)
 }
 
-func (p *platform) askLogs(ctx context.Context, a attempt, wanted platforms.Log) (io.ReadCloser, error) {
+func (p *Platform) askLogs(ctx context.Context, a attempt, wanted platforms.Log) (io.ReadCloser, error) {
 	d, err := p.open(ctx, "logs")
 	if err != nil {
 		return nil, err
-	}
-	if !d.has("logs") {
-		return nil, platforms.Errorf(platforms.NotFound, "logs", "%s has no verb logs", d.path)
 	}
 	data, err := a.data()
 	if err != nil {
 		return nil, fileFault("logs", err)
 	}
-	var answer logsAnswer
-	err = d.program.call(ctx, "logs", logsRequest{d.call, a.run(data), wanted.Stream, wanted.From}, &answer)
-	return io.NopCloser(strings.NewReader(answer.Text)), err
+	text, err := d.Logs(ctx, LogQuestion{a.run(data), wanted.Stream, wanted.From})
+	return io.NopCloser(strings.NewReader(text)), err
 }
 
 // CleanUp implements platforms.WithCleanup. In a shared directory everything stays:
 // code for who resumes the experiment, and what trials left.
-func (p *platform) CleanUp(ctx context.Context) error {
+func (p *Platform) CleanUp(ctx context.Context) error {
 	d, err := p.open(ctx, "cleanUp")
 	if err != nil {
 		return err
 	}
-	if !d.has("cleanUp") {
-		return nil
-	}
-	return d.program.call(ctx, "cleanUp", d.call, &nothing{})
+	return d.CleanUp(ctx)
 }
