@@ -148,7 +148,7 @@ func (a *Activities) judge(ctx context.Context, attempt record.Attempt) (verdict
 	exited := platforms.Phase(attempt.Phase) == platforms.Exited && attempt.Exit != nil
 	if attempt.Intent == nil && exited && !attempt.Exit.Outside {
 		v := byItself(*attempt.Exit)
-		if v.state == trial.Succeeded && attempt.Reason.Code == "journal-lost" {
+		if v.state == trial.Succeeded && (attempt.Reason.Code == "journal-lost" || attempt.Reason.Code == "metrics-lost") {
 			v.reason = attempt.Reason
 		}
 		return v, nil

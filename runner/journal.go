@@ -85,6 +85,8 @@ func newPrinter(run rundir.Run, key trial.Key, to io.Writer) *printer {
 func (p *printer) begin() {
 	go func() {
 		defer close(p.done)
+		// Of a runner that is killed before the first metric it tells that there was one.
+		_ = p.tell()
 		for {
 			select {
 			case exit := <-p.exit:
@@ -114,14 +116,20 @@ func (p *printer) step() error {
 			return err
 		}
 		p.teller.Add(records)
-		if p.message != "" {
-			_ = p.teller.Write(p.message, nil) // the last one tells what is wrong
-		}
+		_ = p.tell() // the last one tells what is wrong
 		if err := p.print(records); err != nil {
 			return err
 		}
 		p.cursor, p.count = after, records[len(records)-1].Number
 	}
+}
+
+// tell keeps the termination message, where there is one.
+func (p *printer) tell() error {
+	if p.message == "" {
+		return nil
+	}
+	return p.teller.Write(p.message, nil)
 }
 
 func (p *printer) print(records []metrics.Record) error {

@@ -11,8 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 )
 
 // isQuota tells whether a refusal is one that room would mend.
@@ -29,16 +32,31 @@ type place struct {
 // all runs of this process.
 type board struct {
 	place
-	cluster  *cluster
-	informer cache.SharedIndexInformer
-	stop     context.CancelFunc
+	cluster *cluster
+	objects cache.Indexer
+	stop    context.CancelFunc
 
-	mutex sync.Mutex
-	fault error // why the API server does not answer at present
-	users int
+	mutex     sync.Mutex
+	fault     error // why the API server does not answer at present
+	listed    bool
+	users     int
+	listeners map[*listener]bool
+}
+
+// listener is told of what changes on a board, in the order in which it does.
+type listener struct {
+	seen func(*unstructured.Unstructured) // as it is now
+	gone func(*unstructured.Unstructured) // as it was last; it is told before the board forgets it
 }
 
 const byRun = "run"
+
+// patience between two tries of an API server that does not answer: a view that is
+// half a minute old, as the library has it, keeps slots idle for as long.
+var patience = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 20, Cap: 5 * time.Second}
+
+// steady is how long all must be well before the next fault is tried again at once.
+const steady = 10 * time.Second
 
 // board returns the board of a place, begun if it is the first who asks. Each needs
 // one release.
@@ -55,14 +73,86 @@ func (c *cluster) board(at place) *board {
 }
 
 func (c *cluster) begin(at place) *board {
-	ctx, stop := context.WithCancel(context.Background())
-	b := &board{place: at, cluster: c, stop: stop}
-	b.informer = cache.NewSharedIndexInformer(b.source(), &unstructured.Unstructured{}, 0, cache.Indexers{byRun: runsOf})
-	_ = b.informer.SetTransform(withoutLuggage)
-	_ = b.informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { b.note(err) })
-	go b.informer.RunWithContext(ctx)
+	// What goes wrong is the fault, which everybody sees who waits for it.
+	ctx, stop := context.WithCancel(klog.NewContext(context.Background(), klog.Logger{}))
+	b := &board{place: at, cluster: c, stop: stop, listeners: map[*listener]bool{},
+		objects: cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{byRun: runsOf})}
+	pace := patience
+	reflector := cache.NewReflectorWithOptions(b.source(), &unstructured.Unstructured{}, b, cache.ReflectorOptions{Backoff: &pace})
+	go reflector.RunWithContext(ctx)
 	return b
 }
+
+// listen has a listener told of all that is there and of all that comes, until the
+// function that it returns is called.
+func (b *board) listen(l *listener) (deaf func()) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	b.listeners[l] = true
+	for _, known := range b.objects.List() {
+		l.seen(known.(*unstructured.Unstructured))
+	}
+	return func() {
+		b.mutex.Lock()
+		defer b.mutex.Unlock()
+		delete(b.listeners, l)
+	}
+}
+
+// Add implements cache.ReflectorStore, as Update, Delete, Replace and Resync do.
+func (b *board) Add(object any) error { return b.Update(object) }
+
+func (b *board) Update(object any) error {
+	u := withoutLuggage(object.(*unstructured.Unstructured))
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	err := b.objects.Update(u)
+	b.tell(u)
+	return err
+}
+
+func (b *board) tell(u *unstructured.Unstructured) {
+	for l := range b.listeners {
+		l.seen(u)
+	}
+}
+
+func (b *board) Delete(object any) error {
+	u := withoutLuggage(object.(*unstructured.Unstructured))
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	b.bury(u)
+	return b.objects.Delete(u)
+}
+
+func (b *board) bury(u *unstructured.Unstructured) {
+	for l := range b.listeners {
+		l.gone(u)
+	}
+}
+
+func (b *board) Replace(list []any, version string) error {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	there := map[types.UID]bool{}
+	for i, object := range list {
+		u := withoutLuggage(object.(*unstructured.Unstructured))
+		list[i], there[u.GetUID()] = u, true
+	}
+	for _, known := range b.objects.List() {
+		if before := known.(*unstructured.Unstructured); !there[before.GetUID()] {
+			b.bury(before)
+		}
+	}
+	err := b.objects.Replace(list, version)
+	b.listed = true
+	for _, object := range list {
+		b.tell(object.(*unstructured.Unstructured))
+	}
+	return err
+}
+
+func (b *board) Resync() error { return nil }
 
 // source lists and watches, and notes that it could.
 func (b *board) source() cache.ListerWatcher {
@@ -90,14 +180,12 @@ func (b *board) note(err error) {
 }
 
 // withoutLuggage leaves out what nobody asks a board for.
-func withoutLuggage(object any) (any, error) {
-	if u, ok := object.(*unstructured.Unstructured); ok {
-		unstructured.RemoveNestedField(u.Object, "metadata", "managedFields")
-		unstructured.RemoveNestedField(u.Object, "spec", "template")
-		unstructured.RemoveNestedField(u.Object, "spec", "containers")
-		unstructured.RemoveNestedField(u.Object, "spec", "volumes")
-	}
-	return object, nil
+func withoutLuggage(u *unstructured.Unstructured) *unstructured.Unstructured {
+	unstructured.RemoveNestedField(u.Object, "metadata", "managedFields")
+	unstructured.RemoveNestedField(u.Object, "spec", "template")
+	unstructured.RemoveNestedField(u.Object, "spec", "containers")
+	unstructured.RemoveNestedField(u.Object, "spec", "volumes")
+	return u
 }
 
 func runsOf(object any) ([]string, error) {
@@ -109,13 +197,10 @@ func runsOf(object any) ([]string, error) {
 func (b *board) ready(ctx context.Context) error {
 	for {
 		b.mutex.Lock()
-		fault := b.fault
+		fault, listed := b.fault, b.listed
 		b.mutex.Unlock()
-		if fault != nil {
+		if fault != nil || listed {
 			return fault
-		}
-		if b.informer.HasSynced() {
-			return nil
 		}
 		select {
 		case <-ctx.Done():
@@ -127,7 +212,7 @@ func (b *board) ready(ctx context.Context) error {
 
 // of returns the objects of a run.
 func (b *board) of(run string) (objects []*unstructured.Unstructured) {
-	found, _ := b.informer.GetIndexer().ByIndex(byRun, run)
+	found, _ := b.objects.ByIndex(byRun, run)
 	for _, object := range found {
 		objects = append(objects, object.(*unstructured.Unstructured))
 	}

@@ -66,7 +66,7 @@ func (s *site) tryEnd(ctx context.Context, key trial.Key, intent string) error {
 		return err
 	}
 	if !begun {
-		return s.letGo(ctx, own)
+		return s.letGo(ctx, each(own))
 	}
 	return s.tellPods(ctx, own, intent)
 }

@@ -40,8 +40,21 @@ func (p *platform) Forget(ctx context.Context, handle platforms.Handle) error {
 	if err != nil && !apierrors.IsNotFound(err) {
 		return Fault("forget", err)
 	}
-	s.forgetJournal(handle.Key)
-	return Fault("forget", s.letGoOf(ctx, runLabel+"="+handle.Key.String()))
+	s.forgetRun(handle.Key)
+	return Fault("forget", s.letGo(ctx, s.pods.of(handle.Key.String())))
+}
+
+// forgetRun remembers a run no longer than there is a pod of it, whose end nobody
+// takes for news.
+func (s *site) forgetRun(key trial.Key) {
+	s.forgetJournal(key)
+	there := s.newest(key, "") != nil
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	delete(s.memories, key)
+	if there {
+		s.memories[key] = &memory{forgotten: true}
+	}
 }
 
 // letGoOf lets pods vanish that were held.
@@ -55,10 +68,17 @@ func (s *site) letGoOf(ctx context.Context, selector string) error {
 	if err != nil {
 		return err
 	}
-	return s.letGo(ctx, list.Items)
+	return s.letGo(ctx, each(list.Items))
 }
 
-func (s *site) letGo(ctx context.Context, own []unstructured.Unstructured) (failed error) {
+func each(items []unstructured.Unstructured) (all []*unstructured.Unstructured) {
+	for i := range items {
+		all = append(all, &items[i])
+	}
+	return all
+}
+
+func (s *site) letGo(ctx context.Context, own []*unstructured.Unstructured) (failed error) {
 	for i := range own {
 		if !slices.Contains(own[i].GetFinalizers(), holdFinalizer) {
 			continue
@@ -101,7 +121,7 @@ func (p *platform) outputFile(key trial.Key) string {
 func (s *site) keepOutput(ctx context.Context, key trial.Key) error {
 	path := s.platform.outputFile(key)
 	pod := s.pod(key)
-	if _, err := os.Stat(path); err == nil || pod == nil || !pod.trial.began() {
+	if _, err := os.Stat(path); err == nil || pod == nil || pod.gone || !pod.trial.began() {
 		return nil
 	}
 	log, err := s.cluster.logs(ctx, s.namespace, pod.name, s.job.container, false)

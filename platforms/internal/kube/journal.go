@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strconv"
 	"sync"
@@ -143,27 +144,38 @@ func cursorOf(number int64) platforms.Cursor {
 // follow reads a pod's journal until nothing more can come. pod returns what is
 // known of the pod by now, nil where it is gone.
 func (j *journal) follow(ctx context.Context, c *cluster, namespace string, pod func() *podState) {
-	for ctx.Err() == nil {
+	for read := false; ctx.Err() == nil; pause(ctx, again) {
 		seen := pod()
-		if seen == nil || !seen.journal.began() && seen.over() {
+		if seen == nil || seen.gone || !seen.journal.began() && seen.over() {
 			j.finish(messageOf(seen))
 			return
 		}
-		if !seen.journal.began() {
-			pause(ctx, again)
+		if !seen.journal.began() || read && !seen.told() {
 			continue
 		}
 		err := j.open(ctx, c, namespace, seen)
 		j.failed(err)
-		switch {
-		case j.isComplete():
+		if j.isComplete() {
 			return
-		case apierrors.IsNotFound(err), err == nil && seen.journal.over():
+		}
+		// The journal's container may end before the trial's: then the trial's message
+		// has what was reported since.
+		read = seen.journal.over() && (err == nil || isGone(err))
+		if read && seen.told() {
 			j.finish(messageOf(seen))
 			return
 		}
-		pause(ctx, again)
 	}
+}
+
+// told tells whether a pod has said all that it will say of its run.
+func (p *podState) told() bool { return p.trial.over() || p.over() }
+
+// isGone tells whether a log is nowhere any more. A node that its cluster does not
+// know may come back.
+func isGone(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.IsNotFound(err) && errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Kind != "nodes")
 }
 
 func (j *journal) open(ctx context.Context, c *cluster, namespace string, seen *podState) error {

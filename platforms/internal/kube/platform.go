@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/trial"
@@ -89,10 +89,19 @@ type site struct {
 	pods      *board
 	ctx       context.Context
 	stop      context.CancelFunc
+	deaf      func()
 	brought   sync.Map // names of what is on the cluster
 
 	mutex    sync.Mutex
 	journals map[trial.Key]*journal
+	memories map[trial.Key]*memory
+}
+
+// memory is what has been seen of a run's pod and is shown by no board any more.
+type memory struct {
+	begun     types.UID // of the pod in which its command began
+	last      *podState // of that pod, once it is gone
+	forgotten bool      // all is on record, and only the pod's end is awaited
 }
 
 func (p *platform) directory() string {
@@ -131,17 +140,15 @@ func (p *platform) enter(section Section) (*site, error) {
 	if err != nil {
 		return nil, platforms.Errorf(platforms.Denied, "open", "there is no way to a cluster: %w", err)
 	}
-	s := &site{platform: p, section: section, job: kinds[section.Kind], cluster: c, namespace: section.Namespace, journals: map[trial.Key]*journal{}}
+	s := &site{platform: p, section: section, job: kinds[section.Kind], cluster: c, namespace: section.Namespace,
+		journals: map[trial.Key]*journal{}, memories: map[trial.Key]*memory{}}
 	if s.namespace == "" {
 		s.namespace = c.namespace
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.objects, s.pods = c.board(place{s.namespace, s.job.resource}), c.board(place{s.namespace, pods})
-	_, err = s.pods.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    s.noticed,
-		UpdateFunc: func(_, now any) { s.noticed(now) },
-	})
-	return s, err
+	s.deaf = s.pods.listen(&listener{s.noticed, s.vanished})
+	return s, nil
 }
 
 // Close implements platforms.Platform.
@@ -161,6 +168,7 @@ func (p *platform) Close() error {
 func (p *platform) leave() {
 	if s := p.opened; s != nil {
 		s.stop()
+		s.deaf()
 		s.objects.release()
 		s.pods.release()
 		p.opened = nil
@@ -178,15 +186,65 @@ func (p *platform) Ends() <-chan trial.Key {
 }
 
 // noticed follows the journal of a run as soon as its pod is seen.
-func (s *site) noticed(seen any) {
-	u, ok := seen.(*unstructured.Unstructured)
-	if !ok {
-		return
-	}
-	key, ours := keyOf(u)
-	if ours && key.Experiment == s.platform.section.Experiment && s.decides(u) {
+func (s *site) noticed(u *unstructured.Unstructured) {
+	if key, ours := s.runOf(u); ours && s.remember(key, u) {
 		s.follow(key, 0)
 	}
+}
+
+// runOf is the run that a pod decides, false where it decides none of ours.
+func (s *site) runOf(u *unstructured.Unstructured) (trial.Key, bool) {
+	key, ours := keyOf(u)
+	return key, ours && key.Experiment == s.platform.section.Experiment && s.decides(u)
+}
+
+// remember keeps in which pod a run began: some controllers make another one where
+// somebody deletes it. It tells whether the run still matters.
+func (s *site) remember(key trial.Key, u *unstructured.Unstructured) (matters bool) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	m := s.memory(key)
+	if m.begun == "" && stateOf(u, s.job.container).trial.began() {
+		m.begun = u.GetUID()
+	}
+	return !m.forgotten
+}
+
+// memory is that of a run, made where there was none. The mutex is held.
+func (s *site) memory(key trial.Key) *memory {
+	if s.memories[key] == nil {
+		s.memories[key] = &memory{}
+	}
+	return s.memories[key]
+}
+
+// vanished keeps what a pod said last: it may be all that is left of a run's end.
+func (s *site) vanished(u *unstructured.Unstructured) {
+	key, ours := s.runOf(u)
+	if !ours {
+		return
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	m := s.memories[key]
+	switch {
+	case m == nil:
+	case m.forgotten:
+		delete(s.memories, key)
+	case m.begun == u.GetUID():
+		m.last = stateOf(u, s.job.container)
+		m.last.gone = true
+	}
+}
+
+// recall is what is known of a run beside the boards.
+func (s *site) recall(key trial.Key) memory {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if m := s.memories[key]; m != nil {
+		return *m
+	}
+	return memory{}
 }
 
 // decides tells whether a pod is the one whose end is the trial's.
@@ -206,10 +264,12 @@ type handleData struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
+	// Pod is the UID of the pod in which the command began; empty: in none yet.
+	Pod types.UID `json:"pod,omitempty"`
 }
 
 func (s *site) handle(key trial.Key, u *unstructured.Unstructured) platforms.Handle {
-	data, _ := json.Marshal(handleData{s.section.Kind, s.namespace, u.GetName(), string(u.GetUID())})
+	data, _ := json.Marshal(handleData{Kind: s.section.Kind, Namespace: s.namespace, Name: u.GetName(), UID: string(u.GetUID())})
 	return platforms.Handle{Format: handleFormat, Platform: s.platform.kind.Traits.Name, Key: key, Data: data}
 }
 

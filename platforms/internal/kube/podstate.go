@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/perennial-ml/perennial/runner/stream"
 	"github.com/perennial-ml/perennial/trial"
@@ -14,6 +15,8 @@ import (
 // podState is what a pod says about the run in it.
 type podState struct {
 	name, node     string
+	uid            types.UID
+	gone           bool // this is what it said last
 	phase          string
 	trial, journal containerState
 	message        *stream.Message // of the runner; nil: none yet
@@ -42,7 +45,7 @@ func (c containerState) over() bool  { return c.terminated }
 func (p *podState) over() bool { return p.phase == "Succeeded" || p.phase == "Failed" }
 
 func stateOf(u *unstructured.Unstructured, container string) *podState {
-	p := &podState{name: u.GetName(), annotations: u.GetAnnotations(), deleting: u.GetDeletionTimestamp() != nil}
+	p := &podState{name: u.GetName(), uid: u.GetUID(), annotations: u.GetAnnotations(), deleting: u.GetDeletionTimestamp() != nil}
 	p.phase, _, _ = unstructured.NestedString(u.Object, "status", "phase")
 	p.node, _, _ = unstructured.NestedString(u.Object, "spec", "nodeName")
 	p.trial, p.journal = containerOf(u, container), containerOf(u, journalName)

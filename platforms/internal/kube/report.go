@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/perennial-ml/perennial/metrics"
@@ -69,6 +70,7 @@ func (p *platform) ready(ctx context.Context) (*site, error) {
 func (s *site) report(ctx, patience context.Context, asked platforms.Question) (platforms.Report, error) {
 	key := asked.Handle.Key
 	report := platforms.Report{Key: key}
+	s.pin(asked.Handle)
 	run, err := s.look(ctx, key)
 	if err != nil {
 		return report, err
@@ -87,11 +89,28 @@ func (s *site) report(ctx, patience context.Context, asked platforms.Question) (
 
 // learned adds what is known by now to the handle.
 func (s *site) learned(report *platforms.Report, handle platforms.Handle, run sight) {
-	if run.pod == nil || run.pod.node == "" || handle.Host == run.pod.node {
+	var known handleData
+	if run.pod == nil || run.pod.node == "" || json.Unmarshal(handle.Data, &known) != nil {
 		return
 	}
-	handle.Host = run.pod.node
+	if handle.Host == run.pod.node && known.Pod == run.begun {
+		return
+	}
+	known.Pod, handle.Host = run.begun, run.pod.node
+	handle.Data, _ = json.Marshal(known)
 	report.Handle = &handle
+}
+
+// pin takes from a handle in which pod its run began.
+func (s *site) pin(handle platforms.Handle) {
+	var known handleData
+	if json.Unmarshal(handle.Data, &known) != nil || known.Pod == "" || s.recall(handle.Key).begun == known.Pod {
+		return
+	}
+	s.forgetJournal(handle.Key) // it may be that of another pod
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.memories[handle.Key] = &memory{begun: known.Pod}
 }
 
 // addJournal adds what the run has reported.
@@ -155,18 +174,28 @@ func (s *site) forgetJournal(key trial.Key) {
 	}
 }
 
-// pod is the state of the pod that decides, nil where there is none.
+// pod is the state of the pod that decides, as it is or was last; nil where there is
+// none. The one in which the command began counts, whatever came after it.
 func (s *site) pod(key trial.Key) *podState {
-	var newest *unstructured.Unstructured
+	known := s.recall(key)
+	newest := s.newest(key, known.begun)
+	if newest == nil {
+		return known.last
+	}
+	return stateOf(newest, s.job.container)
+}
+
+// newest is the last pod that decides, or the one of a UID.
+func (s *site) newest(key trial.Key, wanted types.UID) (newest *unstructured.Unstructured) {
 	for _, u := range s.pods.of(key.String()) {
-		if s.decides(u) && (newest == nil || newest.GetCreationTimestamp().Time.Before(u.GetCreationTimestamp().Time)) {
+		if !s.decides(u) || wanted != "" && u.GetUID() != wanted {
+			continue
+		}
+		if newest == nil || newest.GetCreationTimestamp().Time.Before(u.GetCreationTimestamp().Time) {
 			newest = u
 		}
 	}
-	if newest == nil {
-		return nil
-	}
-	return stateOf(newest, s.job.container)
+	return newest
 }
 
 // sight is what there is of a run.
@@ -174,8 +203,13 @@ type sight struct {
 	object    *unstructured.Unstructured // nil: nothing
 	condition condition
 	pod       *podState // nil: none
+	begun     types.UID // of the pod in which its command began; empty: none
+	replaced  bool      // that pod is gone, and there is another one
 	intent    *trial.Intent
 }
+
+// widowed tells whether the pod is gone in which the command began.
+func (s sight) widowed() bool { return s.begun != "" && (s.pod == nil || s.pod.gone) }
 
 // look finds a run: in what the watches told and, if they know nothing, by asking.
 func (s *site) look(ctx context.Context, key trial.Key) (sight, error) {
@@ -190,7 +224,8 @@ func (s *site) look(ctx context.Context, key trial.Key) (sight, error) {
 	if seen.object != nil {
 		seen.condition = s.job.condition(seen.object)
 		seen.intent = intentOf(seen.object)
-		seen.pod = s.pod(key)
+		seen.pod, seen.begun = s.pod(key), s.recall(key).begun
+		seen.replaced = seen.widowed() && s.newest(key, "") != nil
 	}
 	return seen, nil
 }
@@ -216,14 +251,20 @@ func (s sight) describe(report *platforms.Report) {
 		s.ended(report)
 	case pod != nil && pod.over(): // the kubelet, or whoever watches over it, gave it up
 		s.lost(report, trial.Reason{Code: "pod-failed", Text: words("the cluster ended its pod", pod.fault)})
-	case pod != nil && pod.trial.running:
+	case pod != nil && pod.trial.running && !pod.gone:
 		report.Phase, report.Started, report.Intent = platforms.Running, pod.trial.started, s.intent
 	case s.condition.over && s.condition.succeeded:
 		report.Phase, report.Exit, report.Ended = platforms.Exited, &trial.Exit{}, s.condition.ended
+		report.Reason = trial.Reason{Code: "metrics-lost", Text: "somebody deleted its pod before the last of what it reported was read"}
 	case s.condition.over:
 		s.lost(report, s.condition.reason)
+	case s.replaced:
+		s.lost(report, trial.Reason{Code: "pod-deleted", Text: "somebody deleted its pod, and the cluster made another one"})
 	case s.condition.suspended && s.intent != nil:
 		s.lost(report, trial.Reason{})
+	case s.widowed():
+		report.Phase, report.Intent = platforms.Running, s.intent
+		report.Reason = trial.Reason{Code: "pod-deleted", Text: "its pod is gone, and the cluster has not said yet how it ended"}
 	case pod != nil:
 		report.Phase, report.Reason, report.Intent = platforms.Waiting, pod.waiting, s.intent
 	default:
@@ -261,11 +302,18 @@ func (s sight) ended(report *platforms.Report) {
 		exit := message.Exit
 		report.Phase, report.Exit, report.Intent = platforms.Exited, &exit.Exit, exit.Intent
 		report.Started, report.Ended = exit.Started, exit.Ended
+		if exit.Exit.Outside && report.Intent == nil {
+			report.Intent = s.intent // the cluster carried it out before the runner read it
+		}
 		return
 	}
 	report.Started, report.Ended = container.started, container.ended
 	if s.pod.fault != "" || s.intent != nil && container.reason != "OOMKilled" {
 		s.lost(report, trial.Reason{Code: "pod-failed", Text: words("the cluster ended its pod", s.pod.fault)})
+		return
+	}
+	if s.pod.message != nil && container.reason != "OOMKilled" {
+		s.lost(report, trial.Reason{Code: "runner-died", Text: "its runner was killed in its container"})
 		return
 	}
 	report.Phase = platforms.Exited
@@ -304,7 +352,7 @@ func (s *site) readOnce(ctx context.Context, j *journal, pod *podState) error {
 		defer log.Close()
 		err = j.read(log)
 	}
-	if pod.journal.over() && !j.isComplete() {
+	if pod.journal.over() && pod.told() && !j.isComplete() {
 		j.finish(pod.message)
 		err = nil
 	}
