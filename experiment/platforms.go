@@ -130,7 +130,7 @@ var adlOptions = &section{keys: []key{
 	{name: "namespace", kind: text, fallback: "default", doc: "the Kubernetes namespace"},
 	{name: "imagePullSecrets", kind: listOf(object(named)), doc: "Kubernetes secrets by name"},
 	{name: "nfs", kind: object(nfsMount), doc: "a volume for trials"},
-	{name: "adaptive", kind: boolean, fallback: false, doc: "let AdaptDL change the number of replicas"},
+	{name: "adaptive", kind: boolean, fallback: false, doc: "not used: a trial keeps its one replica"},
 	{name: "checkpoint", kind: object(checkpoint), doc: "a volume for checkpoints"},
 	{name: "trialCpuNumber", kind: integerFrom(1), fallback: int64(1), doc: "CPU cores for each trial"},
 	{name: "memorySize", kind: text, fallback: "1Gi", doc: "memory for each trial, as Kubernetes writes it"},
@@ -171,12 +171,12 @@ var resources = []key{
 	{name: "cpuNumber", kind: integerFrom(1), required: true, doc: "CPU cores for each pod"},
 	{name: "memorySize", kind: megabytes, required: true, doc: "memory for each pod"},
 	image(false),
-	{name: "privateRegistryAuthPath", kind: path, doc: "the registry's credentials"},
+	{name: "privateRegistryAuthPath", kind: existingFile, doc: "the registry's credentials, as docker login writes them"},
 }
 
 var role = (&section{keys: resources}).with(
 	key{name: "replicas", kind: integerFrom(1), required: true, doc: "pods of the role"},
-	key{name: "codeDirectory", kind: text, doc: "the directory the command runs in"},
+	key{name: "codeDirectory", kind: text, doc: "not used: the command runs in trialCodeDirectory"},
 )
 
 var taskRole = (&section{keys: resources}).with(
@@ -191,19 +191,21 @@ var completionPolicy = &section{keys: []key{
 }}
 
 var kubernetesStorage = &section{keys: []key{
-	{name: "storageType", kind: oneOf("nfs", "azureStorage", "pvc"), required: true, doc: "what kind of storage"},
+	{name: "storageType", kind: oneOf("nfs", "azureStorage", "pvc"), fallback: "nfs", doc: "what kind of storage"},
 	{name: "server", kind: text, doc: "nfs: the server's address"},
-	{name: "path", kind: text, doc: "nfs: the exported directory; pvc: the path in the volume"},
+	{name: "path", kind: text, doc: "nfs: the exported directory; pvc: where NNI's manager saw it, not used"},
+	{name: "claimName", kind: text, doc: "pvc: the persistent volume claim"},
 	{name: "azureAccount", kind: text, doc: "azureStorage: the account"},
 	{name: "azureShare", kind: text, doc: "azureStorage: the share"},
 	{name: "keyVaultName", kind: text, doc: "azureStorage: the key vault"},
 	{name: "keyVaultKey", kind: text, doc: "azureStorage: the name of the key in the vault"},
+	{name: "azureAccountKey", kind: text, doc: "azureStorage: the account's key itself, instead of a vault; better ${env:NAME} or ${file:PATH} than here"},
 }}
 
 var kubeflowOptions = &section{keys: []key{
 	{name: "operator", kind: oneOf("tf-operator", "pytorch-operator"), required: true, doc: "who runs the job"},
-	{name: "apiVersion", kind: oneOf("v1alpha2", "v1beta1", "v1beta2", "v1"), required: true, doc: "of the operator"},
-	{name: "storage", kind: object(kubernetesStorage), required: true, doc: "where code and results are"},
+	{name: "apiVersion", kind: oneOf("v1alpha2", "v1beta1", "v1beta2", "v1"), required: true, doc: "of the operator; v1 is used"},
+	{name: "storage", kind: object(kubernetesStorage), required: true, doc: "what trials find at /tmp/mount"},
 	{name: "worker", kind: object(role), doc: "the workers"},
 	{name: "ps", kind: object(role), doc: "TensorFlow's parameter servers"},
 	{name: "master", kind: object(role), doc: "PyTorch's master"},
@@ -212,12 +214,13 @@ var kubeflowOptions = &section{keys: []key{
 }}
 
 var frameworkcontrollerOptions = &section{keys: []key{
-	{name: "storage", kind: object(kubernetesStorage), required: true, doc: "where code and results are"},
+	{name: "storage", kind: object(kubernetesStorage), required: true, doc: "what trials find at /tmp/mount"},
 	{name: "serviceAccountName", kind: text, doc: "the Kubernetes service account; the namespace's default where unset"},
 	{name: "taskRoles", kind: listOf(object(taskRole)), doc: "the roles of a trial"},
 	reuse(true),
 	{name: "namespace", kind: text, fallback: "default", doc: "the Kubernetes namespace"},
-	{name: "configPath", kind: existingFile, doc: "a Framework of your own, as YAML"},
+	{name: "configPath", kind: existingFile, doc: "a Framework of your own, as YAML, whose pods trials run in"},
+	{name: "framework", kind: free, doc: "the same in place; what is in the file of configPath is kept as this"},
 }}
 
 var executableOptions = &section{keys: []key{
@@ -254,7 +257,7 @@ var platforms = []platform{
 	{name: "paiyarn", options: paiYarnOptions, check: checkPaiYarn},
 	{name: "kubeflow", options: kubeflowOptions, check: checkKubeflow, ownCommands: true},
 	{name: "frameworkcontroller", options: frameworkcontrollerOptions, check: checkFrameworkcontroller, ownCommands: true},
-	{name: "adl", options: adlOptions, codeElsewhere: true},
+	{name: "adl", options: adlOptions, check: checkAdl, codeElsewhere: true},
 	{name: "kubernetes", options: kubernetesOptions},
 	{name: "dlts", options: dltsOptions},
 	{name: "aml", options: amlOptions},

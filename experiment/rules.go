@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -114,6 +115,16 @@ func (r *reader) credentials(v *values) {
 
 func checkKubeflow(r *reader, v *values) {
 	r.storage(v)
+	r.ownPods(v)
+	if version := get[string](v, "apiVersion"); version != "" && version != "v1" {
+		r.warn(v.at("apiVersion"), "v1 is used: clusters serve no other any more", "write v1")
+	}
+	for _, name := range []string{"worker", "ps", "master"} {
+		role := get[*values](v, name)
+		if role != nil && get[string](role, "codeDirectory") != "" && get[string](role, "codeDirectory") != "." {
+			r.warn(role.at("codeDirectory"), "means nothing here: every role's command runs in the code of trialCodeDirectory", "remove it")
+		}
+	}
 	switch get[string](v, "operator") {
 	case "tf-operator":
 		r.require(v, "worker")
@@ -121,6 +132,16 @@ func checkKubeflow(r *reader, v *values) {
 	case "pytorch-operator":
 		r.require(v, "master")
 		r.refuse(v, "ps", "pytorch-operator has no ps")
+	}
+}
+
+// ownPods finds keys that mean nothing where every trial has pods of its own.
+func (r *reader) ownPods(v *values) {
+	if written := v.entries["reuseMode"]; written.node != nil && written.value == true {
+		r.warn(written.node, "means nothing here: every trial has pods of its own, and nothing is installed in them", "remove it")
+	}
+	if gpus(v) > 0 {
+		r.warn(v.at("trialGpuNumber"), "means nothing here: gpuNumber of each role counts", "remove it")
 	}
 }
 
@@ -139,15 +160,31 @@ func (r *reader) storage(v *values) {
 	case "nfs":
 		r.require(storage, "server", "path")
 	case "azureStorage":
-		r.require(storage, "azureAccount", "azureShare", "keyVaultName", "keyVaultKey")
+		r.require(storage, "azureAccount", "azureShare")
+		if !storage.has("azureAccountKey") {
+			r.require(storage, "keyVaultName", "keyVaultKey")
+		}
 	case "pvc":
-		r.require(storage, "path")
+		r.claim(v, storage)
+	}
+}
+
+// claim finds out which volume is meant: NNI mounted none, and left that to the
+// Framework of configPath.
+func (r *reader) claim(v, storage *values) {
+	if !storage.has("claimName") && !v.has("configPath") && !v.has("framework") {
+		r.missingAt(storage.node, "claimName", "the persistent volume claim that pods mount at /tmp/mount")
+	}
+	if storage.has("path") {
+		r.warn(storage.at("path"), "means nothing here: no code or result goes through the storage, which pods alone mount", "remove it")
 	}
 }
 
 func checkFrameworkcontroller(r *reader, v *values) {
 	r.storage(v)
-	if !v.has("configPath") {
+	r.ownPods(v)
+	r.framework(v)
+	if !v.has("framework") && !v.has("configPath") {
 		r.require(v, "taskRoles")
 	}
 	first := map[string]int{}
@@ -157,5 +194,41 @@ func checkFrameworkcontroller(r *reader, v *values) {
 			r.fault(node, fmt.Sprintf("the role %s is there twice", quoted(name)), fmt.Sprintf("the first is in line %d", line))
 		}
 		first[name] = node.Line
+	}
+}
+
+// framework reads the file of configPath: what is stored must not change with it.
+func (r *reader) framework(v *values) {
+	file := get[string](v, "configPath")
+	if file == "" {
+		return
+	}
+	node := v.at("configPath")
+	if v.has("framework") {
+		r.fault(node, "a file has either configPath or framework", "remove one of them")
+		return
+	}
+	if len(v.children("taskRoles")) > 0 {
+		r.warn(v.at("taskRoles"), "means nothing beside configPath, whose roles count as they did in NNI", "remove one of them")
+	}
+	content, err := os.ReadFile(file)
+	var made map[string]any
+	if err == nil {
+		err = yaml.Unmarshal(content, &made)
+	}
+	var text json.RawMessage
+	if err == nil {
+		text, err = json.Marshal(made)
+	}
+	if err != nil {
+		r.fault(node, "cannot be read: "+strings.TrimPrefix(reason(err).Error(), "yaml: "), "it holds a Framework as YAML")
+		return
+	}
+	v.entries["framework"] = entry{node, text}
+}
+
+func checkAdl(r *reader, v *values) {
+	if get[bool](v, "adaptive") {
+		r.warn(v.at("adaptive"), "is not done: AdaptDL would begin the trial anew in the middle, and what it has reported would count twice", "each trial keeps its one replica; remove it")
 	}
 }

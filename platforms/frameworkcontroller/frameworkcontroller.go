@@ -31,7 +31,7 @@ type section struct {
 	ServiceAccount string          `json:"serviceAccountName"`
 	Storage        kube.NNIStorage `json:"storage"`
 	Roles          []role          `json:"taskRoles"`
-	Template       string          `json:"configPath"`
+	Template       *framework      `json:"framework"` // instead of roles
 }
 
 type role struct {
@@ -51,16 +51,17 @@ func read(options json.RawMessage) (kube.Section, error) {
 	if err := json.Unmarshal(options, &written); err != nil {
 		return kube.Section{}, platforms.OptionFaults{{Message: "cannot be read: " + err.Error()}}
 	}
-	if written.Template != "" || len(written.Roles) == 0 {
-		return kube.Section{}, platforms.OptionFaults{{Field: "configPath", Message: "cannot be used here yet", Hint: "describe the roles by taskRoles"}}
-	}
 	made := kube.Section{Kind: "Framework", Namespace: written.Namespace, NNIPlatform: Name}
 	var faults platforms.OptionFaults
+	if written.Template != nil {
+		made.Roles, faults = written.Template.roles(written)
+		written.Roles = nil
+	}
 	for i, each := range written.Roles {
 		role, wrong := each.pods(fmt.Sprintf("taskRoles[%d]", i), written)
 		faults, made.Roles = append(faults, wrong...), append(made.Roles, role)
 	}
-	if faults != nil {
+	if faults != nil || len(made.Roles) == 0 {
 		return kube.Section{}, faults
 	}
 	return made, nil

@@ -100,7 +100,7 @@ func (p *platform) CleanUp(ctx context.Context) error {
 		return Fault("clean up", err)
 	}
 	background := metav1.DeletePropagationBackground
-	for _, resource := range []schema.GroupVersionResource{s.job.resource, configMaps} {
+	for _, resource := range append([]schema.GroupVersionResource{s.job.resource, configMaps}, s.section.equipment()...) {
 		limited, cancel := context.WithTimeout(ctx, callTimeout)
 		err := s.cluster.dynamic.Resource(resource).Namespace(s.namespace).DeleteCollection(limited,
 			metav1.DeleteOptions{PropagationPolicy: &background}, metav1.ListOptions{LabelSelector: ofExperiment(p.section.Experiment)})

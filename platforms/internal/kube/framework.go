@@ -25,8 +25,9 @@ var framework = jobKind{
 			if policy == nil {
 				policy = object{"minFailedTaskCount": int64(1), "minSucceededTaskCount": int64(role.Replicas)}
 			}
-			roles = append(roles, object{"name": role.Name, "taskNumber": int64(role.Replicas), "frameworkAttemptCompletionPolicy": policy,
-				"task": object{"retryPolicy": object{"maxRetryCount": int64(0)}, "pod": role.pod}})
+			task := object{"retryPolicy": object{"maxRetryCount": int64(0)}, "pod": role.pod}
+			merge(task, role.Task)
+			roles = append(roles, object{"name": role.Name, "taskNumber": int64(role.Replicas), "frameworkAttemptCompletionPolicy": policy, "task": task})
 		}
 		return object{"executionType": "Start", "retryPolicy": object{"maxRetryCount": int64(0)}, "taskRoles": roles}
 	},

@@ -295,6 +295,9 @@ func (s *site) submit(ctx context.Context, job platforms.Job) (*unstructured.Uns
 	if err != nil {
 		return nil, err
 	}
+	if err := s.equip(ctx, job.Key); err != nil {
+		return nil, err
+	}
 	wanted, err := s.job.manifest(s.section, job, stock)
 	if err != nil {
 		return nil, err

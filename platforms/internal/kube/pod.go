@@ -62,6 +62,9 @@ func (r Role) template(kind jobKind, s Section, job platforms.Job, stock stock) 
 		about["finalizers"] = []any{holdFinalizer}
 	}
 	pod := object{"metadata": about, "spec": spec}
+	for _, finish := range r.Pod.finish {
+		finish(job.Key, pod)
+	}
 	return template{r, pod}, nil
 }
 

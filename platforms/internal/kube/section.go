@@ -2,6 +2,8 @@ package kube
 
 import (
 	"time"
+
+	"github.com/perennial-ml/perennial/trial"
 )
 
 // Section is what a platform's section of a configuration says.
@@ -21,6 +23,7 @@ type Role struct {
 	Replicas int
 	Command  string // empty: the job's
 	Policy   object // of FrameworkController, when the whole is over; nil: when one fails or all succeed
+	Task     object // of FrameworkController, what more a task says
 	Pod      Pod
 }
 
@@ -38,4 +41,9 @@ type Pod struct {
 	Volumes          []any // beside ours
 	Mounts           []any // of them, in the trial's container
 	Patch            object
+
+	// What our own packages add: made once before a run, and at last to the pod.
+	secrets []secret
+	claim   *claim
+	finish  []func(trial.Key, object)
 }

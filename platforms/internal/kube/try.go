@@ -27,6 +27,12 @@ func (s *site) rights() (needed []right) {
 	add(pods, "", "list", "watch", "patch")
 	add(pods, "log", "get")
 	add(configMaps, "", "create", "deletecollection")
+	for _, resource := range s.section.equipment() {
+		add(resource, "", "create", "deletecollection")
+		if resource == secretsResource {
+			add(resource, "", "patch")
+		}
+	}
 	return needed
 }
 

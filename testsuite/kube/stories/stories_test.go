@@ -20,7 +20,7 @@ func section(cluster *kube.Cluster, namespace, image, more string) string {
 
 // leftovers are what of ours is in a namespace.
 func leftovers(t *testing.T, cluster *kube.Cluster, namespace string) (names []string) {
-	for _, collection := range []string{"/apis/batch/v1/namespaces/" + namespace + "/jobs", "/api/v1/namespaces/" + namespace + "/pods", "/api/v1/namespaces/" + namespace + "/configmaps"} {
+	for _, collection := range []string{"/apis/batch/v1/namespaces/" + namespace + "/jobs", "/api/v1/namespaces/" + namespace + "/pods", "/api/v1/namespaces/" + namespace + "/configmaps", "/api/v1/namespaces/" + namespace + "/secrets", "/api/v1/namespaces/" + namespace + "/persistentvolumeclaims"} {
 		list, err := cluster.API.Get(t.Context(), collection+"?labelSelector=perennial.dev/experiment")
 		require.NoError(t, err)
 		items, _ := list["items"].([]any)

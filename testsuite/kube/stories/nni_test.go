@@ -1,0 +1,305 @@
+package stories
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/platforms/kubeflow"
+	"github.com/perennial-ml/perennial/runner/binary"
+	"github.com/perennial-ml/perennial/testsuite/endtoend"
+	"github.com/perennial-ml/perennial/testsuite/kube"
+	"github.com/perennial-ml/perennial/testsuite/platformtest"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// nnisTrial reports by NNI, and leaves a mark in a directory.
+const nnisTrial = `import nni, os, pathlib, sys
+x = nni.get_next_parameter()["x"]
+nni.report_intermediate_result(x / 2)
+nni.report_final_result(x)
+pathlib.Path(sys.argv[1], os.environ["NNI_TRIAL_JOB_ID"]).touch()
+`
+
+// nnisHome is a user with NNI's kind of files, and the way to the cluster that NNI
+// took.
+func nnisHome(t *testing.T, cluster *kube.Cluster) *endtoend.Home {
+	h := endtoend.NewHome(t).With("KUBECONFIG=" + cluster.Kubeconfig)
+	h.Write("search_space.json", `{"x": {"_type": "uniform", "_value": [0.1, 1]}}`)
+	h.Write("trial.py", nnisTrial)
+	return h
+}
+
+// runsAll runs a file of NNI's to its end.
+func runsAll(t *testing.T, h *endtoend.Home, file string, trials int) {
+	run := h.Follow(h.Write("nni.yml", file))
+	finished := run.Finished(4 * endtoend.Patience)
+	require.Equal(t, trials, finished.Trials["SUCCEEDED"], "%+v", finished.Trials)
+	for id, exported := range h.Export(run.ID()) {
+		require.Len(t, exported.Intermediate, 2, id)
+		require.NotEmpty(t, exported.Value, id)
+	}
+}
+
+// volume gives a namespace a claim that is bound to a directory of the node, and
+// returns that directory.
+func volume(t *testing.T, cluster *kube.Cluster, namespace, name string) string {
+	directory := filepath.Join(cluster.Exports(), namespace)
+	require.NoError(t, os.MkdirAll(directory, 0o755))
+	persistentVolume(t, cluster, namespace, directory)
+	cluster.Create(t, "/api/v1/namespaces/"+namespace+"/persistentvolumeclaims", kube.Object{"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+		"metadata": kube.Object{"name": name}, "spec": kube.Object{"storageClassName": namespace, "accessModes": []any{"ReadWriteMany"},
+			"resources": kube.Object{"requests": kube.Object{"storage": "1Gi"}}}})
+	return directory
+}
+
+// persistentVolume is one that claims of a storage class of its own name get.
+func persistentVolume(t *testing.T, cluster *kube.Cluster, name, directory string) {
+	cluster.Create(t, "/api/v1/persistentvolumes", kube.Object{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": kube.Object{"name": name},
+		"spec": kube.Object{"storageClassName": name, "capacity": kube.Object{"storage": "1Gi"}, "accessModes": []any{"ReadWriteMany"},
+			"persistentVolumeReclaimPolicy": "Retain", "hostPath": kube.Object{"path": directory}}})
+}
+
+func requireMarks(t *testing.T, directory string, count int) {
+	marks, err := filepath.Glob(filepath.Join(directory, "*"))
+	require.NoError(t, err)
+	require.Len(t, marks, count, "the storage is used")
+}
+
+// kubeflowV2 has every key that NNI's v2 knew of kubeflow, as its classes spell them.
+const kubeflowV2 = `experimentName: v2 on kubeflow
+searchSpaceFile: search_space.json
+trialCodeDirectory: .
+trialConcurrency: 2
+maxTrialNumber: 2
+nniManagerIp: 10.1.10.11
+tuner:
+  name: TPE
+  classArgs:
+    optimize_mode: maximize
+trainingService:
+  platform: kubeflow
+  operator: tf-operator
+  api_version: v1alpha2
+  namespace: %[1]s
+  reuseMode: true
+  storage:
+    storageType: nfs
+    server: 10.10.10.10
+    path: /v2/%[1]s
+  worker: &role
+    replicas: 1
+    command: python3 trial.py /tmp/mount
+    gpuNumber: 0
+    cpuNumber: 1
+    memorySize: 512mb
+    dockerImage: %[2]s
+    codeDirectory: .
+  ps:
+    <<: *role
+    command: sleep 0.1
+trialCommand: ''
+`
+
+func TestNNIsV2FileForKubeflowRunsAsItIs(t *testing.T) {
+	cluster := kube.Up(t)
+	namespace, h := cluster.Namespace(t), nnisHome(t, cluster)
+	runsAll(t, h, fmt.Sprintf(kubeflowV2, namespace, cluster.Python(t)), 2)
+	requireMarks(t, filepath.Join(cluster.Exports(), "v2", namespace), 2)
+}
+
+const frameworkV2 = `experimentName: v2 on frameworkcontroller
+searchSpaceFile: search_space.json
+trialConcurrency: 2
+maxTrialNumber: 2
+tuner: {name: Random}
+trainingService:
+  platform: frameworkcontroller
+  namespace: %[1]s
+  reuseMode: false
+  serviceAccountName: default
+  storage: {storageType: pvc, claimName: nni-storage}
+  taskRoles:
+    - name: worker
+      taskNumber: 1
+      command: python3 trial.py /tmp/mount
+      gpuNumber: 0
+      cpuNumber: 1
+      memorySize: 512mb
+      dockerImage: %[2]s
+      privateRegistryAuthPath: registry.json
+      frameworkAttemptCompletionPolicy:
+        minFailedTaskCount: 1
+        minSucceedTaskCount: 1
+`
+
+const registry = `{"auths": {"registry.example.com": {"auth": "` + "YWRhOmJlc3Qta2VwdC1zZWNyZXQ=" + `"}}}`
+
+func TestNNIsV2FileForFrameworkControllerRunsAsItIs(t *testing.T) {
+	cluster := kube.Up(t)
+	namespace, h := cluster.Namespace(t), nnisHome(t, cluster)
+	h.Write("registry.json", registry)
+	directory := volume(t, cluster, namespace, "nni-storage")
+	runsAll(t, h, fmt.Sprintf(frameworkV2, namespace, cluster.Python(t)), 2)
+	requireMarks(t, directory, 2)
+	requireNowhere(t, h, "YWRhOmJlc3Qta2VwdC1zZWNyZXQ")
+	cluster.Await(t, "nothing of ours on the cluster", func() bool { return len(leftovers(t, cluster, namespace)) == 0 })
+}
+
+// requireNowhere looks for words in all that a home keeps.
+func requireNowhere(t *testing.T, h *endtoend.Home, words string) {
+	require.NoError(t, filepath.WalkDir(h.Dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return nil
+		}
+		content, _ := os.ReadFile(path)
+		require.NotContains(t, string(content), words, path)
+		return nil
+	}))
+}
+
+// customV1 and customTemplate are NNI's example of a Framework of the user's own, but
+// for what its init container would pull.
+const customV1 = `authorName: default
+experimentName: example_mnist_pytorch
+trialConcurrency: 1
+maxExecDuration: 1h
+maxTrialNum: 1
+logLevel: trace
+nniManagerIp: 127.0.0.1
+trainingServicePlatform: frameworkcontroller
+searchSpacePath: search_space.json
+useAnnotation: false
+tuner:
+  builtinTunerName: TPE
+  classArgs:
+    optimize_mode: maximize
+trial:
+  codeDir: .
+frameworkcontrollerConfig:
+  configPath: fc_template.yml
+  storage: pvc
+  namespace: %q
+  pvc:
+    path: "/tmp/data"
+`
+
+const customTemplate = `apiVersion: frameworkcontroller.microsoft.com/v1
+kind: Framework
+metadata:
+  name: pytorchcpu
+  namespace: default
+spec:
+  executionType: Start
+  retryPolicy:
+    fancyRetryPolicy: true
+    maxRetryCount: 2
+  taskRoles:
+  - name: worker
+    taskNumber: 2
+    frameworkAttemptCompletionPolicy:
+      minFailedTaskCount: 1
+      minSucceededTaskCount: 2
+    task:
+      retryPolicy:
+        fancyRetryPolicy: false
+        maxRetryCount: 0
+      podGracefulDeletionTimeoutSec: 1800
+      pod:
+        spec:
+          restartPolicy: Never
+          hostNetwork: false
+          containers:
+          - name: mnist-pytorch
+            image: %[1]s
+            command: ["python3", "trial.py", "/tmp/data/$FC_TASK_INDEX", "&&", "test", "-e", "/mnt/barrier/passed"]
+            ports:
+            - containerPort: 5001
+            volumeMounts:
+            - name: barrier
+              mountPath: /mnt/barrier
+            - name: data-volume
+              mountPath: /tmp/data
+          initContainers:
+          - name: barrier
+            image: %[1]s
+            command: ["sh", "-c", "mkdir -p /tmp/data/0 /tmp/data/1 && touch /mnt/barrier/passed"]
+            volumeMounts:
+            - name: barrier
+              mountPath: /mnt/barrier
+            - name: data-volume
+              mountPath: /tmp/data
+          volumes:
+          - name: barrier
+            emptyDir: {}
+          - name: data-volume
+            persistentVolumeClaim:
+              claimName: nni-storage
+`
+
+func TestNNIsFileWithAFrameworkOfTheUsersOwnRunsAsItIs(t *testing.T) {
+	cluster := kube.Up(t)
+	namespace, h := cluster.Namespace(t), nnisHome(t, cluster)
+	h.Write("fc_template.yml", fmt.Sprintf(customTemplate, cluster.Python(t)))
+	directory := volume(t, cluster, namespace, "nni-storage")
+	runsAll(t, h, fmt.Sprintf(customV1, namespace), 1)
+	requireMarks(t, filepath.Join(directory, "0"), 1)
+	requireMarks(t, filepath.Join(directory, "1"), 1)
+}
+
+// vault answers as Azure's own program would.
+const vault = `#!/bin/sh
+[ "$*" = "keyvault secret show --vault-name v --name k --query value --output tsv" ] && echo key-of-the-account
+`
+
+// Azure itself is not in the laboratory: what pods would mount is shown to be what the
+// API server takes, with a secret that goes with the experiment.
+func TestSecretsOfStorageAndRegistriesComeAndGoWithTheExperiment(t *testing.T) {
+	cluster := kube.Up(t)
+	namespace, directory := cluster.Namespace(t), t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(directory, "az"), []byte(vault), 0o755))
+	auth := filepath.Join(directory, "config.json")
+	require.NoError(t, os.WriteFile(auth, []byte(registry), 0o600))
+	options, err := json.Marshal(map[string]any{"operator": "tf-operator", "namespace": namespace,
+		"storage": map[string]any{"storageType": "azureStorage", "azureAccount": "a", "azureShare": "s", "keyVaultName": "v", "keyVaultKey": "k"},
+		"worker":  map[string]any{"replicas": 1, "command": "true", "cpuNumber": 1, "memorySize": 64, "dockerImage": kube.ShellImage, "privateRegistryAuthPath": auth}})
+	require.NoError(t, err)
+	section := platformtest.Section("kubeflow", trial.NewExperimentID(), func() json.RawMessage { return options })
+	section.Environment = func() []string {
+		return []string{"KUBECONFIG=" + cluster.Kubeconfig, "PATH=" + directory + ":" + os.Getenv("PATH")}
+	}
+	p := kubeflow.New(kubeflow.Options{StateDirectory: t.TempDir(), Runner: binary.For}).Open(section)
+	defer p.Close()
+	handle, err := p.Submit(t.Context(), platforms.Job{Key: trial.Key{Experiment: section.Experiment, Attempt: 1}})
+	require.NoError(t, err)
+
+	held := func() (found map[string]kube.Object) {
+		list, err := cluster.API.Get(t.Context(), "/api/v1/namespaces/"+namespace+"/secrets?labelSelector=perennial.dev/experiment="+section.Experiment)
+		require.NoError(t, err)
+		found = map[string]kube.Object{}
+		for _, item := range list["items"].([]any) {
+			found[kube.Field(item, "metadata", "name").(string)] = item.(kube.Object)
+		}
+		return found
+	}
+	var pods []kube.Object
+	cluster.Await(t, "the pod", func() bool {
+		pods = cluster.Pods(t, namespace, "perennial.dev/run="+handle.Key.String())
+		return len(pods) == 1
+	})
+	azure := "perennial-" + section.Experiment + "-azure"
+	require.Contains(t, kube.Field(pods[0], "spec", "volumes"), map[string]any{"name": "nni-vol", "azureFile": map[string]any{"secretName": azure, "shareName": "s"}})
+	pull := kube.Field(pods[0], "spec", "imagePullSecrets", 0, "name").(string)
+	require.Len(t, held(), 2)
+	require.Equal(t, base64.StdEncoding.EncodeToString([]byte("key-of-the-account")), kube.Field(held()[azure], "data", "azurestorageaccountkey"))
+	require.Equal(t, "kubernetes.io/dockerconfigjson", held()[pull]["type"])
+	require.NoError(t, p.Cancel(t.Context(), handle, trial.Intent{Cause: trial.CauseStop}))
+	require.NoError(t, p.(platforms.WithCleanup).CleanUp(t.Context()))
+	require.Empty(t, held())
+}
