@@ -76,6 +76,8 @@ var openpaiOptions = &section{keys: []key{
 	{name: "storageConfigName", kind: text, doc: "OpenPAI's name of the storage"},
 	image(false),
 	{name: "virtualCluster", kind: text, doc: "the virtual cluster; OpenPAI's default where unset"},
+	{name: "skuType", kind: text, doc: "the kind of node, where the cluster has HiveD"},
+	{name: "skuNumber", kind: integerFrom(1), doc: "how many of skuType a trial has; 1 where unset"},
 	{name: "localStorageMountPoint", kind: existingDirectory, required: true, doc: "where the storage is mounted here"},
 	{name: "containerStorageMountPoint", kind: text, required: true, doc: "where trials find the storage"},
 	reuse(true),

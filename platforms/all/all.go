@@ -10,6 +10,7 @@ import (
 	"github.com/perennial-ml/perennial/platforms/kubeflow"
 	"github.com/perennial-ml/perennial/platforms/kubernetes"
 	"github.com/perennial-ml/perennial/platforms/local"
+	"github.com/perennial-ml/perennial/platforms/openpai"
 	"github.com/perennial-ml/perennial/platforms/remote"
 )
 
@@ -35,6 +36,7 @@ func All(options Options) platforms.Registry {
 		frameworkcontroller.New(frameworkcontroller.Options{StateDirectory: options.StateDirectory, Runner: options.Runners}),
 		kubeflow.New(kubeflow.Options{StateDirectory: options.StateDirectory, Runner: options.Runners}),
 		kubernetes.New(kubernetes.Options{StateDirectory: options.StateDirectory, Runner: options.Runners}),
+		openpai.New(openpai.Options{StateDirectory: options.StateDirectory, Runner: options.Runner}),
 		fake.New(fake.Options{StateDirectory: options.StateDirectory}),
 		executable.New(executable.Options{StateDirectory: options.StateDirectory, Runner: options.Runner, Environment: options.Environment}),
 	} {

@@ -34,6 +34,8 @@ var rooms = map[string][]string{
 	"platforms/local":               {"platforms", "platforms/internal/machines", "runner/rundir", "machine", "gpu", "trial", "metrics", "codedir"},
 	"platforms/remote":              {"platforms", "platforms/internal/archives", "platforms/internal/machines", "platforms/internal/ssh", "runner/rundir", "machine", "machine/agent", "gpu", "trial", "metrics", "codedir"},
 	"platforms/executable":          {"platforms", "platforms/internal/verbs", "runner/rundir", "trial"},
+	"platforms/openpai":             {"platforms", "platforms/internal/jobs", "platforms/internal/service", "platforms/internal/verbs", "runner/rundir", "trial"},
+	"platforms/internal/jobs":       {"platforms", "platforms/internal/verbs", "runner/rundir", "runner/mailbox", "trial"},
 	"platforms/internal/verbs":      {"platforms", "runner/rundir", "trial", "metrics", "codedir"},
 	"platforms/frameworkcontroller": {"platforms", "platforms/internal/kube"},
 	"platforms/kubeflow":            {"platforms", "platforms/internal/kube"},

@@ -88,5 +88,7 @@ func pages(t *testing.T) []string {
 	outside, err := filepath.Glob(root + "/*.md")
 	require.NoError(t, err)
 	require.NotEmpty(t, inside)
-	return append(inside, outside...)
+	platforms, err := filepath.Glob(root + "/docs/platforms/*.md")
+	require.NoError(t, err)
+	return append(append(inside, outside...), platforms...)
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/perennial-ml/perennial/codedir"
@@ -194,6 +195,10 @@ func (d *service) bringRunner(path string) (string, error) {
 	if err := rundir.MakeDirectory(filepath.Dir(there)); err != nil {
 		return "", err
 	}
+	// A process forked while the file is open for writing would keep it so, and nobody
+	// could run it here.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	return there, rundir.WriteFile(there, content, 0o755)
 }
 

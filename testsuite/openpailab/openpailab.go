@@ -1,0 +1,267 @@
+// Package openpailab stands in for an OpenPAI cluster: a real listener that keeps
+// state, verifies tokens, enforces the limits of calls, answers as the real rest-server
+// did (see openpailab_test.go) and runs the command of each job as a process of this
+// machine. It also has the faults that networks and services have.
+package openpailab
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The cluster's only user, and what there is.
+const (
+	User           = "ada"
+	Password       = "correct horse battery"
+	Token          = "application-token-of-ada"
+	VirtualCluster = "default"
+	Storage        = "nfs-storage"
+)
+
+// Cluster is a cluster that goes with its test.
+type Cluster struct {
+	URL string
+	// Here and There are where its storage is mounted on this machine and in
+	// containers.
+	Here, There string
+	// Nodes is how many jobs run at a time; others wait. 0: any number.
+	Nodes int
+	// Idle has jobs run nothing: they are over at once.
+	Idle bool
+
+	t      testing.TB
+	server *httptest.Server
+	mutex  sync.Mutex
+	now    func() time.Time
+	tokens map[string]time.Time // when they expire; zero: never
+	jobs   []*job
+	calls  map[string]int // by what they were about
+	times  map[string][]time.Time
+	limits map[string]limit
+	faults []*Fault
+	stale  []view // what lists show instead of what is
+	frozen bool
+}
+
+type limit struct {
+	calls int
+	span  time.Duration
+}
+
+// job is one job. Its command is a process group of its own.
+type job struct {
+	name, command, state string
+	stopped              bool
+	exit                 *int
+	process              *os.Process
+	created              time.Time
+}
+
+// New starts a cluster.
+func New(t testing.TB) *Cluster {
+	directory, err := os.MkdirTemp("", "openpailab-")
+	require.NoError(t, err)
+	c := &Cluster{
+		Here: filepath.Join(directory, "here"), There: filepath.Join(directory, "there"), t: t, now: time.Now,
+		tokens: map[string]time.Time{Token: {}}, calls: map[string]int{}, times: map[string][]time.Time{},
+		limits: map[string]limit{"submit": {60, time.Hour}, "list": {60, time.Minute}},
+	}
+	require.NoError(t, os.Mkdir(c.Here, 0o755))
+	require.NoError(t, os.Symlink(c.Here, c.There))
+	c.server = httptest.NewServer(http.HandlerFunc(c.serve))
+	c.URL = c.server.URL
+	t.Cleanup(func() {
+		c.server.CloseClientConnections()
+		c.server.Close()
+		c.killAll()
+		_ = os.RemoveAll(directory)
+	})
+	return c
+}
+
+// At has the cluster's limits and tokens go by another clock.
+func (c *Cluster) At(now func() time.Time) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.now = now
+}
+
+// Calls is how many calls of a sort there were: "submit", "list", "find", "stop",
+// "login"; and "refused" for those that a limit refused.
+func (c *Cluster) Calls(sort string) int {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.calls[sort]
+}
+
+// Unlimited lifts the limits of calls.
+func (c *Cluster) Unlimited() {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	clear(c.limits)
+}
+
+// Revoke has all tokens refused from now on, and one accepted instead.
+func (c *Cluster) Revoke(instead string) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.tokens = map[string]time.Time{instead: {}}
+}
+
+// Freeze has lists show what there is now, until it is called with false.
+func (c *Cluster) Freeze(frozen bool) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.stale, c.frozen = c.views(), frozen
+}
+
+// States returns every job's state by its name.
+func (c *Cluster) States() map[string]string {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	states := map[string]string{}
+	for _, one := range c.jobs {
+		states[one.name] = one.state
+	}
+	return states
+}
+
+// Alive is how many jobs are not over.
+func (c *Cluster) Alive() (alive int) {
+	for _, state := range c.States() {
+		if state == "WAITING" || state == "RUNNING" {
+			alive++
+		}
+	}
+	return alive
+}
+
+// Kill kills a job's container, as a node that is lost does.
+func (c *Cluster) Kill(name string) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	for _, one := range c.jobs {
+		if one.name == name && one.process != nil {
+			_ = syscall.Kill(-one.process.Pid, syscall.SIGKILL)
+		}
+	}
+}
+
+func (c *Cluster) killAll() {
+	for name := range c.States() {
+		c.Kill(name)
+	}
+}
+
+// Fault is what happens to a call of a sort, once: before it does anything it answers
+// Status, or once it has done its work the answer is lost.
+type Fault struct {
+	Of         string // "submit", "list", "find", "stop", "login"; empty: any
+	Lost       bool
+	Status     int
+	RetryAfter string
+	HTML       bool
+	Slow       time.Duration
+}
+
+// Have adds faults, which the next calls of their sort meet, each one.
+func (c *Cluster) Have(faults ...Fault) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	for _, fault := range faults {
+		c.faults = append(c.faults, &fault)
+	}
+}
+
+func (c *Cluster) fault(sort string) Fault {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	for i, fault := range c.faults {
+		if fault.Of == "" || fault.Of == sort {
+			c.faults = append(c.faults[:i:i], c.faults[i+1:]...)
+			return *fault
+		}
+	}
+	return Fault{}
+}
+
+// drop ends a connection without an answer.
+func drop(w http.ResponseWriter) {
+	connection, _, err := w.(http.Hijacker).Hijack()
+	if err == nil {
+		_ = connection.(*net.TCPConn).SetLinger(0)
+		connection.Close()
+	}
+}
+
+// schedule starts jobs that wait, as far as there are nodes. The mutex is held.
+func (c *Cluster) schedule() {
+	busy := 0
+	for _, one := range c.jobs {
+		if one.state == "RUNNING" {
+			busy++
+		}
+	}
+	for _, one := range c.jobs {
+		if one.state == "WAITING" && (c.Nodes == 0 || busy < c.Nodes) {
+			busy++
+			c.start(one)
+		}
+	}
+}
+
+func (c *Cluster) start(one *job) {
+	if c.Idle {
+		zero := 0
+		one.state, one.exit = "SUCCEEDED", &zero
+		return
+	}
+	command := exec.Command("/bin/bash", "-c", one.command)
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.There, "LEDGER=" + os.Getenv("LEDGER"), "PAI_JOB_NAME=" + User + "~" + one.name}
+	log, err := os.Create(filepath.Join(filepath.Dir(c.Here), one.name+".log"))
+	if err == nil {
+		command.Stdout, command.Stderr = log, log
+		err = command.Start()
+		log.Close()
+	}
+	one.state = "RUNNING"
+	if err != nil {
+		code := 1
+		one.state, one.exit = "FAILED", &code
+		return
+	}
+	one.process = command.Process
+	go c.await(one, command)
+}
+
+func (c *Cluster) await(one *job, command *exec.Cmd) {
+	_ = command.Wait()
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	code := command.ProcessState.ExitCode()
+	one.exit, one.process, one.state = &code, nil, "FAILED"
+	switch {
+	case one.stopped:
+		one.state = "STOPPED"
+	case code == 0:
+		one.state = "SUCCEEDED"
+	}
+	c.schedule()
+}
+
+// Log is what a job printed.
+func (c *Cluster) Log(name string) string {
+	content, _ := os.ReadFile(filepath.Join(filepath.Dir(c.Here), name+".log"))
+	return string(content)
+}
