@@ -18,11 +18,30 @@ func TestConformanceOfKindJob(t *testing.T) { conforms(t, "Job") }
 
 func TestConformanceOfKindPyTorchJob(t *testing.T) { conforms(t, "PyTorchJob") }
 
-func TestConformanceOfKindTFJob(t *testing.T) { conforms(t, "TFJob") }
-
 func TestConformanceOfKindFramework(t *testing.T) { conforms(t, "Framework") }
 
-func TestConformanceOfKindJobSet(t *testing.T) { conforms(t, "JobSet") }
+func TestConformanceOfKindTrainJob(t *testing.T) { conforms(t, "TrainJob") }
+
+// What kinds have in common is held to the whole contract by those above.
+func TestEveryKindRunsATrialEndsOneAndNeverStartsWhatWasCancelledBefore(t *testing.T) {
+	cluster := kube.Up(t)
+	for _, kind := range []string{"TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "JobSet"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			p := open(t, cluster, cluster.Namespace(t), map[string]any{"kind": kind})
+			over := func(r platforms.Report) bool { return r.Phase.Definite() && !r.Pending }
+			whole, ended, never := submit(t, p, `echo "perennial: final 2"`), submit(t, p, "sleep 600"), platforms.Handle{Key: key()}
+			await(t, p, ended, func(r platforms.Report) bool { return r.Phase == platforms.Running })
+			for _, unwanted := range []platforms.Handle{ended, never} {
+				require.NoError(t, p.Cancel(t.Context(), unwanted, trial.Intent{Cause: trial.CauseUser}))
+				require.Equal(t, trial.CauseUser, await(t, p, unwanted, over).Intent.Cause)
+			}
+			report := await(t, p, whole, over)
+			require.Zero(t, report.Exit.Code)
+			require.Len(t, report.Journal.Records, 1)
+		})
+	}
+}
 
 func conforms(t *testing.T, kind string) {
 	cluster := kube.Up(t)

@@ -77,7 +77,13 @@ func (s *site) bury(ctx context.Context, key trial.Key, intent string) error {
 	if err != nil {
 		return err
 	}
-	return s.create(ctx, s.job.resource, stone)
+	if err := s.accompany(ctx, platforms.Job{Key: key}, stock{}); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = s.make(ctx, stone)
+	return err
 }
 
 func (s *site) podsOf(ctx context.Context, key trial.Key) ([]unstructured.Unstructured, error) {

@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/perennial-ml/perennial/platforms"
@@ -38,6 +37,9 @@ func (p *platform) Forget(ctx context.Context, handle platforms.Handle) error {
 	background := metav1.DeletePropagationBackground
 	err = s.client().Delete(ctx, s.job.nameOf(handle.Key), metav1.DeleteOptions{PropagationPolicy: &background})
 	if err != nil && !apierrors.IsNotFound(err) {
+		return Fault("forget", err)
+	}
+	if err := s.dismiss(ctx, s.job.nameOf(handle.Key)); err != nil {
 		return Fault("forget", err)
 	}
 	s.forgetRun(handle.Key)
@@ -100,7 +102,7 @@ func (p *platform) CleanUp(ctx context.Context) error {
 		return Fault("clean up", err)
 	}
 	background := metav1.DeletePropagationBackground
-	for _, resource := range append([]schema.GroupVersionResource{s.job.resource, configMaps}, s.section.equipment()...) {
+	for _, resource := range s.resources() {
 		limited, cancel := context.WithTimeout(ctx, callTimeout)
 		err := s.cluster.dynamic.Resource(resource).Namespace(s.namespace).DeleteCollection(limited,
 			metav1.DeleteOptions{PropagationPolicy: &background}, metav1.ListOptions{LabelSelector: ofExperiment(p.section.Experiment)})
@@ -194,7 +196,7 @@ func (p *platform) parameter(ctx context.Context, key trial.Key) (io.ReadCloser,
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.get(ctx, s.job.nameOf(key))
+	found, err := s.described(ctx, s.job.nameOf(key))
 	if apierrors.IsNotFound(err) {
 		return io.NopCloser(strings.NewReader("")), nil
 	}

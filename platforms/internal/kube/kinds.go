@@ -22,6 +22,8 @@ type jobKind struct {
 	container string
 	// first is the name of the role that decides, where roles have names.
 	first string
+	// beside is an object that each run needs beside its own; nil: none.
+	beside *companion
 	// spec is the object's own part around its pods.
 	spec func(Section, []template) object
 	// suspended merged into the spec of an object starts no pod and ends those that
@@ -41,7 +43,8 @@ type jobKind struct {
 // template is the template of the pods of a role.
 type template struct {
 	Role
-	pod object
+	object string // name of the run's object
+	pod    object
 }
 
 // condition is how far an object is, by its own words.
@@ -53,7 +56,7 @@ type condition struct {
 	ended     time.Time
 }
 
-var kinds = map[string]jobKind{"Job": batchJob, "PyTorchJob": pytorchJob, "TFJob": tfJob, "XGBoostJob": xgboostJob, "PaddleJob": paddleJob, "JAXJob": jaxJob, "Framework": framework, "JobSet": jobSet}
+var kinds = map[string]jobKind{"Job": batchJob, "PyTorchJob": pytorchJob, "TFJob": tfJob, "XGBoostJob": xgboostJob, "PaddleJob": paddleJob, "JAXJob": jaxJob, "Framework": framework, "JobSet": jobSet, "TrainJob": trainJob}
 
 // Kinds are the names of the kinds that there are.
 func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }

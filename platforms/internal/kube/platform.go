@@ -302,9 +302,12 @@ func (s *site) submit(ctx context.Context, job platforms.Job) (*unstructured.Uns
 	if err != nil {
 		return nil, err
 	}
+	if err := s.accompany(ctx, job, stock); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	made, err := s.client().Create(ctx, wanted, metav1.CreateOptions{FieldManager: fieldManager, FieldValidation: metav1.FieldValidationStrict})
+	made, err := s.make(ctx, wanted)
 	if apierrors.IsAlreadyExists(err) {
 		return s.get(ctx, s.job.nameOf(job.Key))
 	}

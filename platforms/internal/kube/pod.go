@@ -65,7 +65,7 @@ func (r Role) template(kind jobKind, s Section, job platforms.Job, stock stock) 
 	for _, finish := range r.Pod.finish {
 		finish(job.Key, pod)
 	}
-	return template{r, pod}, nil
+	return template{r, kind.nameOf(job.Key), pod}, nil
 }
 
 // told is the runner's job, as the value of a variable.
@@ -163,15 +163,23 @@ func (p Pod) place(spec object) {
 	spec["nodeSelector"] = selector
 }
 
-// manifest is the whole object of a job.
-func (k jobKind) manifest(s Section, job platforms.Job, stock stock) (*unstructured.Unstructured, error) {
-	var templates []template
+// templates are those of all roles.
+func (k jobKind) templates(s Section, job platforms.Job, stock stock) (templates []template, err error) {
 	for _, role := range s.Roles {
 		made, err := role.template(k, s, job, stock)
 		if err != nil {
 			return nil, err
 		}
 		templates = append(templates, made)
+	}
+	return templates, nil
+}
+
+// manifest is the whole object of a job.
+func (k jobKind) manifest(s Section, job platforms.Job, stock stock) (*unstructured.Unstructured, error) {
+	templates, err := k.templates(s, job, stock)
+	if err != nil {
+		return nil, err
 	}
 	marks := labels(job.Key)
 	if s.Queue != "" {

@@ -11,17 +11,16 @@ import (
 
 // The kinds of Kubeflow's training-operator, which differ in little but names.
 var (
-	pytorchJob = ofTrainingOperator("PyTorchJob", "pytorch", "Master")
-	tfJob      = ofTrainingOperator("TFJob", "tensorflow", "Worker")
-	xgboostJob = ofTrainingOperator("XGBoostJob", "xgboost", "Master")
-	paddleJob  = ofTrainingOperator("PaddleJob", "paddle", "Worker")
-	jaxJob     = ofTrainingOperator("JAXJob", "jax", "Worker")
+	pytorchJob = ofTrainingOperator("PyTorchJob", "pytorch", "pytorch", "Master")
+	tfJob      = ofTrainingOperator("TFJob", "tf", "tensorflow", "Worker")
+	xgboostJob = ofTrainingOperator("XGBoostJob", "xgb", "xgboost", "Master")
+	paddleJob  = ofTrainingOperator("PaddleJob", "paddle", "paddle", "Worker")
+	jaxJob     = ofTrainingOperator("JAXJob", "jax", "jax", "Worker")
 )
 
-// ofTrainingOperator returns a kind. The container of its pods and the role that
-// decides have fixed names.
-func ofTrainingOperator(kind, container, first string) jobKind {
-	short := strings.ToLower(strings.TrimSuffix(kind, "Job"))
+// ofTrainingOperator returns a kind. What its field of roles begins with, the container of
+// its pods and the role that decides have fixed names.
+func ofTrainingOperator(kind, short, container, first string) jobKind {
 	return jobKind{
 		resource:  schema.GroupVersionResource{Group: "kubeflow.org", Version: "v1", Resource: strings.ToLower(kind) + "s"},
 		kind:      kind,

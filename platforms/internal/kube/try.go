@@ -24,6 +24,9 @@ func (s *site) rights() (needed []right) {
 		}
 	}
 	add(s.job.resource, "", "create", "get", "list", "watch", "patch", "delete", "deletecollection")
+	if s.job.beside != nil {
+		add(s.job.beside.resource, "", "create", "get", "delete", "deletecollection")
+	}
 	add(pods, "", "list", "watch", "patch")
 	add(pods, "log", "get")
 	add(configMaps, "", "create", "deletecollection")
