@@ -4,6 +4,7 @@ package all
 import (
 	"github.com/perennial-ml/perennial/gpu"
 	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/platforms/adl"
 	"github.com/perennial-ml/perennial/platforms/executable"
 	"github.com/perennial-ml/perennial/platforms/fake"
 	"github.com/perennial-ml/perennial/platforms/frameworkcontroller"
@@ -33,6 +34,7 @@ func All(options Options) platforms.Registry {
 	for _, kind := range []platforms.Kind{
 		local.New(local.Options{Runner: options.Runner, StateDirectory: options.StateDirectory, GPUs: options.GPUs}),
 		remote.New(remote.Options{StateDirectory: options.StateDirectory, Runner: options.Runners}),
+		adl.New(adl.Options{StateDirectory: options.StateDirectory, Runner: options.Runners}),
 		frameworkcontroller.New(frameworkcontroller.Options{StateDirectory: options.StateDirectory, Runner: options.Runners}),
 		kubeflow.New(kubeflow.Options{StateDirectory: options.StateDirectory, Runner: options.Runners}),
 		kubernetes.New(kubernetes.Options{StateDirectory: options.StateDirectory, Runner: options.Runners}),

@@ -43,6 +43,12 @@ func TestEveryKindRunsATrialEndsOneAndNeverStartsWhatWasCancelledBefore(t *testi
 	}
 }
 
+// AdaptDL's scheduler is a stand-in here.
+func TestConformanceOfKindAdaptDLJob(t *testing.T) {
+	kube.Up(t).AdaptDL(t)
+	conforms(t, "AdaptDLJob")
+}
+
 func conforms(t *testing.T, kind string) {
 	cluster := kube.Up(t)
 	platformtest.Run(t, func(t *testing.T) platformtest.Subject {

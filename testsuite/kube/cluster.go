@@ -48,6 +48,7 @@ type Cluster struct {
 
 	control *http.Client
 	python  sync.Once
+	adaptDL sync.Once
 	failed  error
 }
 

@@ -62,13 +62,32 @@ func (s *site) tryEnd(ctx context.Context, key trial.Key, intent string) error {
 	if first := found.GetAnnotations()[intentAnnotation]; first != "" {
 		intent = first
 	}
-	if err := s.note(ctx, found, intent, !begun); err != nil {
+	if err := s.note(ctx, found, intent, !begun && !s.job.immutable); err != nil {
 		return err
 	}
-	if !begun {
-		return s.letGo(ctx, each(own))
+	switch {
+	case begun:
+		return s.tellPods(ctx, own, intent)
+	case s.job.immutable && !s.job.condition(found).suspended:
+		return s.replace(ctx, key, found, own, intent)
 	}
-	return s.tellPods(ctx, own, intent)
+	return s.letGo(ctx, each(own))
+}
+
+// replace deletes what has not begun and leaves a tombstone. The intent is on record
+// by now: whoever is interrupted in between comes again.
+func (s *site) replace(ctx context.Context, key trial.Key, found *unstructured.Unstructured, own []unstructured.Unstructured, intent string) error {
+	limited, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	background, uid := metav1.DeletePropagationBackground, found.GetUID()
+	err := s.client().Delete(limited, found.GetName(), metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &uid}})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	if err := s.letGo(ctx, each(own)); err != nil {
+		return err
+	}
+	return s.bury(ctx, key, intent)
 }
 
 // bury leaves a tombstone of a run that was never submitted.

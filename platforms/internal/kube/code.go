@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -108,6 +109,9 @@ func (p *platform) Prepare(ctx context.Context, bundle platforms.Bundle) (platfo
 	}
 	if err := s.serves(); err != nil {
 		return platforms.Workspace{}, Fault("prepare", err)
+	}
+	if s.section.CodeInImage {
+		return platforms.Workspace{Directory: cmp.Or(bundle.CodeDirectory, ".")}, nil
 	}
 	hash, err := p.pack(bundle)
 	if err != nil {

@@ -31,7 +31,10 @@ type jobKind struct {
 	suspended object
 	// condition is how far the object itself says that it is.
 	condition func(*unstructured.Unstructured) condition
-	// deciding are labels, further to ours, of the pod that decides.
+	// immutable is set where no spec may be changed: what has not begun is then deleted,
+	// and made anew as something that never begins.
+	immutable bool
+	// deciding are labels or annotations, further to our labels, of the pod that decides.
 	deciding map[string]string
 	// held keeps pods from vanishing before we have let go of them: needed where the
 	// kind's controller deletes them as soon as they end.
@@ -56,7 +59,7 @@ type condition struct {
 	ended     time.Time
 }
 
-var kinds = map[string]jobKind{"Job": batchJob, "PyTorchJob": pytorchJob, "TFJob": tfJob, "XGBoostJob": xgboostJob, "PaddleJob": paddleJob, "JAXJob": jaxJob, "Framework": framework, "JobSet": jobSet, "TrainJob": trainJob}
+var kinds = map[string]jobKind{"Job": batchJob, "PyTorchJob": pytorchJob, "TFJob": tfJob, "XGBoostJob": xgboostJob, "PaddleJob": paddleJob, "JAXJob": jaxJob, "Framework": framework, "JobSet": jobSet, "TrainJob": trainJob, "AdaptDLJob": adaptDLJob}
 
 // Kinds are the names of the kinds that there are.
 func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }

@@ -249,9 +249,9 @@ func (s *site) recall(key trial.Key) memory {
 
 // decides tells whether a pod is the one whose end is the trial's.
 func (s *site) decides(u *unstructured.Unstructured) bool {
-	have := u.GetLabels()
+	have, more := u.GetLabels(), u.GetAnnotations()
 	for name, value := range s.job.deciding {
-		if have[name] != value {
+		if have[name] != value && more[name] != value {
 			return false
 		}
 	}

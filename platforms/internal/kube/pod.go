@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -35,6 +36,9 @@ const enter = `cat %[1]s/runner/* >%[2]s/new && chmod 755 %[2]s/new && mv %[2]s/
 %[3]sexec %[2]s/runner container %[2]s/run`
 
 const unpack = `%[2]s/runner unpack %[2]s/code %[3]s %[1]s/code/* && cd %[2]s/code || { : >%[2]s/failed; exit 126; }
+`
+
+const change = `cd '%[2]s' || { : >%[1]s/failed; exit 126; }
 `
 
 const watchJournal = `until [ -e %[1]s/run/claim ] || [ -e %[1]s/failed ]; do sleep 0.1 || sleep 1; done
@@ -95,6 +99,9 @@ func (r Role) trialContainer(kind jobKind, job platforms.Job, stock stock, told 
 	code := ""
 	if stock.code.parts > 0 {
 		code = fmt.Sprintf(unpack, filesDirectory, home, job.Workspace.Hash)
+	}
+	if directory := job.Workspace.Directory; directory != "" {
+		code = fmt.Sprintf(change, home, strings.ReplaceAll(directory, "'", `'\''`))
 	}
 	return object{
 		"name": kind.container, "image": r.Pod.Image,

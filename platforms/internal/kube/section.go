@@ -15,6 +15,7 @@ type Section struct {
 	Queue       string // of Kueue
 	PullLimit   time.Duration
 	NNIPlatform string // NNI_PLATFORM as trials see it
+	CodeInImage bool   // the code directory is one of the image
 }
 
 // Role is pods of a trial that are alike.

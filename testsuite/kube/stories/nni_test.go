@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/platforms/adl"
 	"github.com/perennial-ml/perennial/platforms/kubeflow"
 	"github.com/perennial-ml/perennial/runner/binary"
 	"github.com/perennial-ml/perennial/testsuite/endtoend"
@@ -52,17 +53,17 @@ func runsAll(t *testing.T, h *endtoend.Home, file string, trials int) {
 func volume(t *testing.T, cluster *kube.Cluster, namespace, name string) string {
 	directory := filepath.Join(cluster.Exports(), namespace)
 	require.NoError(t, os.MkdirAll(directory, 0o755))
-	persistentVolume(t, cluster, namespace, directory)
+	persistentVolume(t, cluster, namespace, namespace, directory)
 	cluster.Create(t, "/api/v1/namespaces/"+namespace+"/persistentvolumeclaims", kube.Object{"apiVersion": "v1", "kind": "PersistentVolumeClaim",
 		"metadata": kube.Object{"name": name}, "spec": kube.Object{"storageClassName": namespace, "accessModes": []any{"ReadWriteMany"},
 			"resources": kube.Object{"requests": kube.Object{"storage": "1Gi"}}}})
 	return directory
 }
 
-// persistentVolume is one that claims of a storage class of its own name get.
-func persistentVolume(t *testing.T, cluster *kube.Cluster, name, directory string) {
+// persistentVolume is one that a claim of a storage class gets.
+func persistentVolume(t *testing.T, cluster *kube.Cluster, class, name, directory string) {
 	cluster.Create(t, "/api/v1/persistentvolumes", kube.Object{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": kube.Object{"name": name},
-		"spec": kube.Object{"storageClassName": name, "capacity": kube.Object{"storage": "1Gi"}, "accessModes": []any{"ReadWriteMany"},
+		"spec": kube.Object{"storageClassName": class, "capacity": kube.Object{"storage": "1Gi"}, "accessModes": []any{"ReadWriteMany"},
 			"persistentVolumeReclaimPolicy": "Retain", "hostPath": kube.Object{"path": directory}}})
 }
 
@@ -149,7 +150,6 @@ func TestNNIsV2FileForFrameworkControllerRunsAsItIs(t *testing.T) {
 	runsAll(t, h, fmt.Sprintf(frameworkV2, namespace, cluster.Python(t)), 2)
 	requireMarks(t, directory, 2)
 	requireNowhere(t, h, "YWRhOmJlc3Qta2VwdC1zZWNyZXQ")
-	cluster.Await(t, "nothing of ours on the cluster", func() bool { return len(leftovers(t, cluster, namespace)) == 0 })
 }
 
 // requireNowhere looks for words in all that a home keeps.
@@ -302,4 +302,90 @@ func TestSecretsOfStorageAndRegistriesComeAndGoWithTheExperiment(t *testing.T) {
 	require.NoError(t, p.Cancel(t.Context(), handle, trial.Intent{Cause: trial.CauseStop}))
 	require.NoError(t, p.(platforms.WithCleanup).CleanUp(t.Context()))
 	require.Empty(t, held())
+}
+
+// adlV1 is NNI's template of a file for AdaptDL, with every key.
+const adlV1 = `authorName: default
+experimentName: minimal_adl
+
+trainingServicePlatform: adl
+nniManagerIp: 10.1.10.11
+logCollection: http
+
+tuner:
+  builtinTunerName: GridSearch
+searchSpacePath: search_space.json
+
+trialConcurrency: 2
+maxTrialNum: 2
+
+trial:
+  namespace: %[1]s
+  adaptive: false # optional.
+  image: %[2]s
+  imagePullSecrets:  # optional
+    - name: stagingsecret
+  codeDir: /nfs/code
+  command: python3 trial.py $ADAPTDL_CHECKPOINT_PATH
+  gpuNum: 0
+  cpuNum: 1  # optional
+  memorySize: 64Mi  # optional
+  nfs: # optional
+    server: 10.20.41.55
+    path: /adl/%[1]s
+    containerMountPath: /nfs
+  checkpoint: # optional
+    storageClass: %[1]s
+    storageSize: 1Gi
+`
+
+func TestNNIsFileForAdaptDLRunsAsItIs(t *testing.T) {
+	cluster := kube.Up(t)
+	cluster.AdaptDL(t)
+	namespace, h := cluster.Namespace(t), nnisHome(t, cluster)
+	h.Write("search_space.json", `{"x": {"_type": "choice", "_value": [0.5, 1]}}`)
+	code := filepath.Join(cluster.Exports(), "adl", namespace, "code")
+	require.NoError(t, os.MkdirAll(code, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(code, "trial.py"), []byte(nnisTrial), 0o644))
+	checkpoints := filepath.Join(cluster.Exports(), "checkpoints", namespace)
+	for _, name := range []string{"a", "b"} { // every trial has one of its own
+		require.NoError(t, os.MkdirAll(filepath.Join(checkpoints, name), 0o755))
+		persistentVolume(t, cluster, namespace, namespace+"-"+name, filepath.Join(checkpoints, name))
+	}
+	runsAll(t, h, fmt.Sprintf(adlV1, namespace, cluster.Python(t)), 2)
+	requireMarks(t, filepath.Join(checkpoints, "*", "adaptdl", "checkpoint"), 2)
+	cluster.Await(t, "nothing of ours on the cluster", func() bool { return len(leftovers(t, cluster, namespace)) == 0 })
+}
+
+func TestATrialOnAdaptDLThatIsEndedBeforeItBeganNeverBegins(t *testing.T) {
+	cluster := kube.Up(t)
+	cluster.AdaptDL(t)
+	namespace := cluster.Namespace(t)
+	options, err := json.Marshal(map[string]any{"namespace": namespace, "dockerImage": "laboratory.invalid/nowhere:1", "trialCpuNumber": 1, "memorySize": "64Mi"})
+	require.NoError(t, err)
+	section := platformtest.Section(adl.Name, trial.NewExperimentID(), func() json.RawMessage { return options })
+	section.Environment = func() []string { return []string{"KUBECONFIG=" + cluster.Kubeconfig} }
+	p := adl.New(adl.Options{StateDirectory: t.TempDir(), Runner: binary.For}).Open(section)
+	defer p.Close()
+	job := platforms.Job{Key: trial.Key{Experiment: section.Experiment, Attempt: 1}, Command: "true"}
+	handle, err := p.Submit(t.Context(), job)
+	require.NoError(t, err)
+	var last platforms.Report
+	await := func(what string, holds func() bool) {
+		cluster.Await(t, what, func() bool {
+			reports, err := p.Poll(t.Context(), platforms.Ask(handle))
+			require.NoError(t, err)
+			last = reports[0]
+			return holds()
+		})
+	}
+	await("the reason why it waits", func() bool { return last.Reason.Code == "image" })
+	require.NoError(t, p.Cancel(t.Context(), handle, trial.Intent{Cause: trial.CauseUser}))
+	require.NoError(t, p.Cancel(t.Context(), handle, trial.Intent{Cause: trial.CauseStop}))
+	await("its end", func() bool { return last.Phase == platforms.Exited })
+	require.Equal(t, trial.CauseUser, last.Intent.Cause)
+	cluster.Await(t, "the end of its pods", func() bool { return len(cluster.Pods(t, namespace, "perennial.dev/run="+handle.Key.String())) == 0 })
+	_, err = p.Submit(t.Context(), job)
+	require.NoError(t, err)
+	await("the end that it had", func() bool { return last.Phase == platforms.Exited })
 }
