@@ -93,6 +93,9 @@ type Traits struct {
 	// with his programs, and with directories that all trials reach.
 	RunsHere   bool `json:"runsHere"`
 	CopiesCode bool `json:"copiesCode"` // codeDir is copied, so its limits apply
+	// TriedFirst says that Try takes seconds and finds what would keep every trial from
+	// running: it is asked before a run of the section is accepted.
+	TriedFirst bool `json:"triedFirst,omitempty"`
 	// KeepsIntent says that a Cancel is written down beside the run, durably, and
 	// comes back in its Reports, and that a run which was cancelled first is never
 	// started. A service that keeps nothing for us cannot promise that: there the

@@ -249,5 +249,18 @@ type WithHosts interface {
 type HostState struct {
 	Name     string         `json:"name"`
 	Text     string         `json:"text"`               // what it is like, for people
-	Problems []trial.Reason `json:"problems,omitempty"` // none: trials can run there
+	Problems []trial.Reason `json:"problems,omitempty"` // none, and no Faults: trials can run there
+	// Faults are what the section says that does not fit what was found there.
+	Faults OptionFaults `json:"faults,omitempty"`
+}
+
+// Unasked is the code of a Problem that says nothing about the section: what it names
+// cannot be reached at present.
+const Unasked = "cannot-reach"
+
+// WithRights is a Platform whose service gives rights one by one.
+type WithRights interface {
+	// Rights is what whoever runs the service applies there so that trials of the
+	// section can run, and nothing else: a text of the service's own kind.
+	Rights(ctx context.Context) (string, error)
 }

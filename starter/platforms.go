@@ -93,6 +93,20 @@ func (e *engine) Try(ctx context.Context, platform experiment.Platform) ([]platf
 	return trying.Try(ctx)
 }
 
+// Rights implements command.Engine.
+func (e *engine) Rights(ctx context.Context, platform experiment.Platform) (string, error) {
+	section, known := e.open("", "", platform)
+	if !known {
+		return "", nil
+	}
+	defer section.Close()
+	giving, can := section.(platforms.WithRights)
+	if !can {
+		return "", nil
+	}
+	return giving.Rights(ctx)
+}
+
 // open opens a section of an experiment, or of one that is not run yet: then the
 // references in it lead into this environment.
 func (e *engine) open(runner, id string, platform experiment.Platform) (section platforms.Platform, known bool) {

@@ -28,7 +28,7 @@ type Options struct {
 // New returns the kind.
 func New(options Options) platforms.Kind {
 	return kube.New(kube.Options{
-		Traits:         platforms.Traits{Name: Name, CopiesCode: true, KeepsIntent: true, PollInterval: time.Second, Losable: 2},
+		Traits:         platforms.Traits{Name: Name, CopiesCode: true, TriedFirst: true, KeepsIntent: true, PollInterval: time.Second, Losable: 2},
 		StateDirectory: options.StateDirectory, Runner: options.Runner, Read: read,
 	})
 }

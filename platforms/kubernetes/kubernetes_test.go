@@ -131,20 +131,6 @@ func TestOutOfItsOwnMemoryIsTheTrialsFailure(t *testing.T) {
 	require.False(t, report.Exit.Outside)
 }
 
-func TestADoctorNamesEveryRightThatIsMissing(t *testing.T) {
-	cluster := kube.Up(t)
-	namespace := cluster.Namespace(t)
-	all, err := open(t, cluster, namespace, nil).(platforms.WithHosts).Try(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, all[0].Problems)
-	require.Contains(t, all[0].Text, "v1.36.3")
-	some := open(t, cluster, namespace, map[string]any{"kubeconfig": cluster.KubeconfigOf(t, "somebody")})
-	states, err := some.(platforms.WithHosts).Try(t.Context())
-	require.NoError(t, err)
-	require.Len(t, states[0].Problems, 13)
-	require.Contains(t, states[0].Problems[0].Text, "create jobs")
-}
-
 func TestCredentialsThatAreRefusedAreToldAndTheRenewedOnesUsed(t *testing.T) {
 	cluster := kube.Up(t)
 	namespace := cluster.Namespace(t)

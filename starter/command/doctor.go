@@ -25,6 +25,9 @@ const doctorHelp = `doctor looks at all that a run needs on this machine, and sa
 is not as it should be how to mend it. With an experiment file it also logs in to the
 machines that the file names. It starts nothing.
 
+--rbac prints, instead, the rights that trials of the file need on their cluster, for
+whoever runs it to apply: as much as is needed and no more.
+
 Exit codes: 0 experiments can run; 1 something must be mended first.`
 
 // finding is what doctor says about one thing.
@@ -45,31 +48,66 @@ const (
 
 func (w World) doctorCommand() *cobra.Command {
 	var as *format
+	var rights bool
 	cmd := &cobra.Command{
 		Use: "doctor [FILE]", Short: "Check this machine and say how to mend it", Long: doctorHelp,
-		Example: examples("starter doctor", "starter doctor experiment.yml", "starter doctor --output json | jq '.[] | select(.state == \"fail\")'"), Args: atMost(1),
+		Example: examples("starter doctor", "starter doctor experiment.yml", "starter doctor experiment.yml --rbac | kubectl apply -f -", "starter doctor --output json | jq '.[] | select(.state == \"fail\")'"), Args: atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			findings := w.examine(cmd.Context())
-			for _, file := range args {
-				machines, err := w.machines(cmd.Context(), file)
-				if err != nil {
-					return err
-				}
-				findings = append(findings, machines...)
+			if rights {
+				return w.printRights(cmd.Context(), args)
 			}
-			if err := w.print(*as, findings, func() [][]string { return progress.Broken(findingRows(findings), w.Width()) }); err != nil {
-				return err
-			}
-			for _, found := range findings {
-				if found.State == failing {
-					return exit(ExitNoSuccess)
-				}
-			}
-			return nil
+			return w.doctor(cmd.Context(), args, *as)
 		},
 	}
 	as = outputFlag(cmd)
+	cmd.Flags().BoolVar(&rights, "rbac", false, "print the rights that the file's trials need on their cluster, as a manifest")
 	return cmd
+}
+
+func (w World) doctor(ctx context.Context, files []string, as format) error {
+	findings := w.examine(ctx)
+	for _, file := range files {
+		machines, err := w.machines(ctx, file)
+		if err != nil {
+			return err
+		}
+		findings = append(findings, machines...)
+	}
+	if err := w.print(as, findings, func() [][]string { return progress.Broken(findingRows(findings), w.Width()) }); err != nil {
+		return err
+	}
+	for _, found := range findings {
+		if found.State == failing {
+			return exit(ExitNoSuccess)
+		}
+	}
+	return nil
+}
+
+// printRights prints what whoever runs a cluster applies.
+func (w World) printRights(ctx context.Context, files []string) error {
+	if len(files) == 0 {
+		return badInput("starter doctor FILE --rbac", "--rbac needs an experiment file")
+	}
+	config, err := w.load(files[0])
+	if err != nil {
+		return err
+	}
+	var printed []string
+	for _, platform := range config.Platforms {
+		rights, err := w.Engine.Rights(ctx, platform)
+		if err != nil {
+			return err
+		}
+		if rights != "" && !slices.Contains(printed, rights) {
+			printed = append(printed, rights)
+		}
+	}
+	if printed == nil {
+		return badInput("nothing was printed", "%s names no platform on Kubernetes", files[0])
+	}
+	_, err = fmt.Fprint(w.Out, strings.Join(printed, "---\n"))
+	return err
 }
 
 func findingRows(findings []finding) [][]string {
@@ -194,12 +232,17 @@ func (w World) machines(ctx context.Context, file string) ([]finding, error) {
 
 func machineFindings(state platforms.HostState) []finding {
 	what := "machine " + state.Name
-	if len(state.Problems) == 0 {
+	if len(state.Problems)+len(state.Faults) == 0 {
 		return []finding{{what, fine, state.Text, ""}}
 	}
 	var findings []finding
 	for _, reason := range state.Problems {
 		findings = append(findings, finding{what, severity(reason), reason.Text, ""})
+	}
+	for _, fault := range state.Faults {
+		mend := fault.Hint
+		fault.Hint = ""
+		findings = append(findings, finding{what, failing, fault.Error(), mend})
 	}
 	return findings
 }

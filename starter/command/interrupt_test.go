@@ -51,6 +51,10 @@ func (d deaf) Try(context.Context, experiment.Platform) ([]platforms.HostState, 
 	d.hang()
 	return nil, nil
 }
+func (d deaf) Rights(context.Context, experiment.Platform) (string, error) {
+	d.hang()
+	return "", nil
+}
 func (d deaf) GPUs(context.Context, string, experiment.Platform) ([]gpu.Host, error) {
 	d.hang()
 	return nil, nil

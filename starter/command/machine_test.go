@@ -144,6 +144,28 @@ func TestDoctorTriesTheMachinesThatAnExperimentNames(t *testing.T) {
 	require.Equal(t, ExitBadInput, s.run("doctor", "/nonexistent.yml"))
 }
 
+func TestAServiceThatIsTriedFirstHasItsFaultsPlacedInTheFile(t *testing.T) {
+	s := newStage(t)
+	file := filepath.Join(t.TempDir(), "experiment.yml")
+	require.NoError(t, os.WriteFile(file, []byte("searchSpace: {x: {_type: choice, _value: [1]}}\ntrialCommand: echo\n"+
+		"trialConcurrency: 1\ntuner: {name: Random}\ntrainingService:\n  platform: kubernetes\n  image: a:1\n  namespace: nowhere\n"), 0o600))
+	s.World.Build.Platforms = append(s.World.Build.Platforms, "kubernetes")
+	s.World.Registry["kubernetes"] = platforms.Kind{Traits: platforms.Traits{TriedFirst: true}}
+	s.engine.machines = []platforms.HostState{{Faults: platforms.OptionFaults{{Field: "namespace", Message: "the cluster has no such namespace"}}}}
+	for _, command := range []string{"validate", "run"} {
+		require.Equal(t, ExitBadInput, s.run(command, file))
+		require.Contains(t, s.err.String(), file+":8:14: trainingService.namespace: the cluster has no such namespace")
+	}
+	s.engine.machines = []platforms.HostState{{Problems: []trial.Reason{{Code: platforms.Unasked, Text: "nobody answers"}}}}
+	require.Equal(t, ExitDone, s.run("validate", file))
+	require.Contains(t, s.err.String(), "warning")
+	require.Contains(t, s.err.String(), "nobody answers")
+	s.engine.rights = map[string]string{"kubernetes": "kind: Role\n"}
+	require.Equal(t, ExitDone, s.run("doctor", file, "--rbac"))
+	require.Equal(t, "kind: Role\n", s.out.String())
+	require.Equal(t, ExitBadInput, s.run("doctor", "--rbac"))
+}
+
 func TestServeTellsTheProcessOfTheHost(t *testing.T) {
 	s := newStage(t)
 	require.Equal(t, ExitDone, s.run("serve", "--pid"))

@@ -58,7 +58,7 @@ func (h *following) flags(cmd *cobra.Command) {
 
 func (w World) run(ctx context.Context, file string, how following) error {
 	w.Build.TryAlgorithms = nil // they are about to be started
-	config, err := w.load(file)
+	config, err := w.loadFor(ctx, file, how)
 	if err != nil {
 		return err
 	}
@@ -80,6 +80,14 @@ func (w World) run(ctx context.Context, file string, how following) error {
 	}
 	start := progress.Start{ID: id, Name: config.Name}
 	return w.submit(ctx, how, start, accept(id, config), draft.settle)
+}
+
+// loadFor tries services only where this machine's host is who will call them.
+func (w World) loadFor(ctx context.Context, file string, how following) (experiment.Experiment, error) {
+	if how.noWorker {
+		return w.load(file)
+	}
+	return w.loadTried(ctx, file)
 }
 
 // draft keeps what an experiment needs that shall not be on record: the environment of

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,13 +12,16 @@ import (
 	"github.com/perennial-ml/perennial/codedir"
 	"github.com/perennial-ml/perennial/experiment"
 	"github.com/perennial-ml/perennial/experiment/secrets"
+	"github.com/perennial-ml/perennial/platforms"
 	"github.com/spf13/cobra"
 )
 
 const validateHelp = `validate reads an experiment and all it names, and reports everything that is
 wrong at once, each with its place. A tuner or assessor that runs in a process of
 its own is started, made with its arguments and the search space, asked for one
-proposal and ended again. Nothing else is started, and nothing is written.
+proposal and ended again. Where the file names a cluster of Kubernetes, that is asked
+whether it has what trials need, as doctor does. Nothing else is started, and nothing
+is written.
 
 Exit codes: 0 it can run; 2 it cannot.`
 
@@ -28,7 +32,7 @@ func (w World) validateCommand() *cobra.Command {
 		Example: examples("starter validate experiment.yml", "starter validate experiment.yml --output json"),
 		Args:    between(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			config, err := w.load(args[0])
+			config, err := w.loadTried(cmd.Context(), args[0])
 			var faults experiment.Faults
 			if errors.As(err, &faults) && *as != asTable {
 				return errors.Join(w.print(*as, viewed(faults), nil), exit(ExitBadInput))
@@ -86,8 +90,45 @@ func limit(n int) string {
 
 // load reads an experiment and checks what a file alone cannot tell.
 func (w World) load(file string) (experiment.Experiment, error) {
+	return w.loadBy(file, w.checkTrial)
+}
+
+// loadTried asks those services too that can tell in seconds whether trials could run.
+func (w World) loadTried(ctx context.Context, file string) (experiment.Experiment, error) {
+	return w.loadBy(file, func(platform experiment.Platform) (faults, warnings []experiment.OptionFault) {
+		if faults, warnings = w.checkTrial(platform); len(faults) > 0 || !w.Registry[platform.Name].Traits.TriedFirst {
+			return faults, warnings
+		}
+		refused, unasked := w.checkService(ctx, platform)
+		return refused, append(warnings, unasked...)
+	})
+}
+
+// checkService has a platform's service tried. That it cannot be asked at present is
+// worth a warning, since trials would wait for it too.
+func (w World) checkService(ctx context.Context, platform experiment.Platform) (faults, warnings []experiment.OptionFault) {
+	states, err := w.Engine.Try(ctx, platform)
+	if err != nil {
+		return []experiment.OptionFault{{Message: err.Error()}}, nil
+	}
+	for _, state := range states {
+		for _, fault := range state.Faults {
+			faults = append(faults, experiment.OptionFault(fault))
+		}
+		for _, problem := range state.Problems {
+			if problem.Code == platforms.Unasked {
+				warnings = append(warnings, experiment.OptionFault{Message: problem.Text, Hint: "trials wait until it can be reached"})
+				continue
+			}
+			faults = append(faults, experiment.OptionFault{Message: problem.Text})
+		}
+	}
+	return faults, warnings
+}
+
+func (w World) loadBy(file string, check func(experiment.Platform) (faults, warnings []experiment.OptionFault)) (experiment.Experiment, error) {
 	build := w.Build
-	build.LookupEnv, build.CheckTrial = w.LookupEnv, w.checkTrial
+	build.LookupEnv, build.CheckTrial = w.LookupEnv, check
 	loaded, err := experiment.Load(file, build)
 	if err != nil {
 		return experiment.Experiment{}, explainLoad(err)

@@ -101,6 +101,9 @@ type Engine interface {
 	// Try reaches the machines that a section of a configuration names and returns
 	// how each is; none where the platform has none of its own.
 	Try(ctx context.Context, platform experiment.Platform) ([]platforms.HostState, error)
+	// Rights is what whoever runs a section's service applies so that its trials can
+	// run; empty where the platform's service gives no rights one by one.
+	Rights(ctx context.Context, platform experiment.Platform) (string, error)
 	// GPUs returns the hosts that a section of an experiment's configuration names,
 	// with their GPUs and who has them; none where the platform has no GPUs of its
 	// own to tell of. The experiment may be empty: then the section refers to no

@@ -84,6 +84,7 @@ type engine struct {
 	other    External
 	hosts    []gpu.Host
 	machines []platforms.HostState // what Try returns
+	rights   map[string]string     // of platforms
 	log      []byte                // of every trial whose platform keeps it elsewhere
 	lonely   string                // the queue that nobody polls
 	mend     string                // what Examine returns
@@ -202,6 +203,10 @@ func (e *engine) Logs(_ context.Context, _ platforms.Handle, wanted platforms.Lo
 
 func (e *engine) Try(context.Context, experiment.Platform) ([]platforms.HostState, error) {
 	return e.machines, nil
+}
+
+func (e *engine) Rights(_ context.Context, platform experiment.Platform) (string, error) {
+	return e.rights[platform.Name], nil
 }
 
 func (e *engine) GPUs(_ context.Context, _ string, platform experiment.Platform) ([]gpu.Host, error) {

@@ -341,6 +341,23 @@ func (c *Cluster) KubeconfigOf(t testing.TB, user string) string {
 	return path
 }
 
+// Account makes a service account, unless it is there, and returns the path of a
+// configuration for it. It may do what roles say that name it.
+func (c *Cluster) Account(t testing.TB, namespace, name string) string {
+	t.Helper()
+	path := "/api/v1/namespaces/" + namespace + "/serviceaccounts/" + name
+	require.NoError(t, c.API.Apply(t.Context(), path, Object{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": Object{"name": name}}))
+	answer, err := c.API.Do(t.Context(), http.MethodPost, path+"/token", Object{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": Object{}})
+	require.NoError(t, err)
+	var made Object
+	require.NoError(t, json.Unmarshal(answer, &made))
+	certificate, err := os.ReadFile(filepath.Join(c.Directory, "certificates", "apiserver.crt"))
+	require.NoError(t, err)
+	config := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(config, Kubeconfig(c.Server(), Field(made, "status", "token").(string), certificate), 0o600))
+	return config
+}
+
 // Create makes an object in a collection, such as /apis/batch/v1/namespaces/N/jobs.
 func (c *Cluster) Create(t testing.TB, collection string, object Object) {
 	t.Helper()

@@ -29,23 +29,27 @@ type companion struct {
 
 // accompany makes the run's companion, where its kind has one.
 func (s *site) accompany(ctx context.Context, job platforms.Job, stock stock) error {
-	beside := s.job.beside
-	if beside == nil {
+	if s.job.beside == nil {
 		return nil
 	}
-	templates, err := s.job.templates(s.section, job, stock)
+	made, err := s.companionOf(job, stock)
 	if err != nil {
 		return err
 	}
-	made, err := plain(object{"apiVersion": beside.resource.GroupVersion().String(), "kind": beside.kind,
-		"metadata": object{"name": s.job.nameOf(job.Key), "labels": labels(job.Key)}, "spec": beside.spec(s.section, templates)})
-	if err != nil {
-		return err
-	}
-	if err = s.create(ctx, beside.resource, made); apierrors.IsAlreadyExists(err) {
+	if err = s.create(ctx, s.job.beside.resource, made); apierrors.IsAlreadyExists(err) {
 		return nil
 	}
 	return err
+}
+
+func (s *site) companionOf(job platforms.Job, stock stock) (*unstructured.Unstructured, error) {
+	beside := s.job.beside
+	templates, err := s.job.templates(s.section, job, stock)
+	if err != nil {
+		return nil, err
+	}
+	return plain(object{"apiVersion": beside.resource.GroupVersion().String(), "kind": beside.kind,
+		"metadata": object{"name": s.job.nameOf(job.Key), "labels": labels(job.Key)}, "spec": beside.spec(s.section, templates)})
 }
 
 // make makes a run's object. Who admits one may see its companion only a moment after

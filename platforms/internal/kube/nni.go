@@ -19,7 +19,7 @@ type NNIRole struct {
 
 // TraitsOfNNI are those of NNI's training services on Kubernetes.
 func TraitsOfNNI(name string) platforms.Traits {
-	return platforms.Traits{Name: name, CopiesCode: true, KeepsIntent: true, PollInterval: time.Second, Losable: 2}
+	return platforms.Traits{Name: name, CopiesCode: true, TriedFirst: true, KeepsIntent: true, PollInterval: time.Second, Losable: 2}
 }
 
 // Pods are the role's, with the storage mounted by them alone; place is the role's in

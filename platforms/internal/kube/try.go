@@ -2,67 +2,66 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/trial"
 )
 
-// right is what somebody must be allowed to do in the section's namespace.
-type right struct{ group, resource, subresource, verb string }
-
-// rights are those that the section needs.
-func (s *site) rights() (needed []right) {
-	add := func(resource schema.GroupVersionResource, subresource string, verbs ...string) {
-		for _, verb := range verbs {
-			needed = append(needed, right{resource.Group, resource.Resource, subresource, verb})
-		}
-	}
-	add(s.job.resource, "", "create", "get", "list", "watch", "patch", "delete", "deletecollection")
-	if s.job.beside != nil {
-		add(s.job.beside.resource, "", "create", "get", "delete", "deletecollection")
-	}
-	add(pods, "", "list", "watch", "patch")
-	add(pods, "log", "get")
-	add(configMaps, "", "create", "deletecollection")
-	for _, resource := range s.section.equipment() {
-		add(resource, "", "create", "deletecollection")
-		if resource == secretsResource {
-			add(resource, "", "patch")
-		}
-	}
-	return needed
-}
+// tryPatience bounds a first call: somebody sits there and waits.
+const tryPatience = 10 * time.Second
 
 // Try implements platforms.WithHosts: it asks the cluster whether trials could run.
+// What depends on something else that is missing is not asked.
 func (p *platform) Try(ctx context.Context) ([]platforms.HostState, error) {
 	s, err := p.site(ctx)
 	if err != nil {
 		return nil, Fault("try", err)
 	}
 	state := platforms.HostState{Name: fmt.Sprintf("namespace %s", s.namespace)}
-	version, err := s.cluster.discovery.ServerVersion()
-	if err != nil {
-		state.Problems = []trial.Reason{{Code: "cannot-reach", Text: err.Error()}}
-		return []platforms.HostState{state}, nil
-	}
-	state.Text = "Kubernetes " + version.GitVersion
-	if err := s.serves(); err != nil {
-		state.Problems = append(state.Problems, trial.Reason{Code: "kind-missing", Text: err.Error()})
-	}
-	for _, needed := range s.rights() {
-		missing, err := s.lacks(ctx, needed)
-		if err != nil {
+	for _, look := range []func(context.Context, *platforms.HostState) error{s.tryServer, s.tryKind, s.tryNamed, s.tryRights, s.tryManifest} {
+		if err := look(ctx, &state); err != nil {
 			return nil, Fault("try", err)
 		}
-		state.Problems = append(state.Problems, missing...)
+		if len(state.Problems)+len(state.Faults) > 0 {
+			break
+		}
 	}
 	return []platforms.HostState{state}, nil
+}
+
+// tryServer asks whether somebody answers, and knows us.
+func (s *site) tryServer(ctx context.Context, state *platforms.HostState) error {
+	ctx, cancel := context.WithTimeout(ctx, tryPatience)
+	defer cancel()
+	var version struct{ GitVersion string }
+	answer, err := s.cluster.raw.Get().AbsPath("/version").DoRaw(ctx)
+	if err == nil {
+		err = json.Unmarshal(answer, &version)
+	}
+	state.Text = "Kubernetes " + version.GitVersion
+	if apierrors.IsUnauthorized(err) {
+		return err
+	}
+	if err != nil {
+		state.Problems = []trial.Reason{{Code: "cannot-reach", Text: fmt.Sprintf("the cluster does not answer: %s", err)}}
+	}
+	return nil
+}
+
+func (s *site) tryKind(_ context.Context, state *platforms.HostState) error {
+	err := s.serves()
+	if platforms.CodeOf(err) != platforms.Invalid {
+		return err
+	}
+	state.Faults = append(state.Faults, platforms.OptionFault{Field: "kind", Message: err.(*platforms.Error).Err.Error()})
+	return nil
 }
 
 // serves fails where the cluster does not know the section's kind.
@@ -95,29 +94,28 @@ func (c *cluster) knows(kind jobKind) error {
 	return apierrors.NewNotFound(kind.resource.GroupResource(), kind.kind)
 }
 
-var reviews = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}
-
-// lacks asks whether we may do something.
-func (s *site) lacks(ctx context.Context, needed right) ([]trial.Reason, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+// tryManifest has the server look at what a trial would be, without making it: it
+// knows the fields that the installed kind has.
+func (s *site) tryManifest(ctx context.Context, state *platforms.HostState) error {
+	job := platforms.Job{Key: trial.Key{Experiment: trial.NewExperimentID(), Attempt: 1}, Command: "true"}
+	made, err := s.job.manifest(s.section, job, stock{})
+	resource := s.job.resource
+	if s.job.beside != nil { // which has the pods, and has to be there before the object
+		made, err = s.companionOf(job, stock{})
+		resource = s.job.beside.resource
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, tryPatience)
 	defer cancel()
-	question, err := plain(object{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-		"spec": object{"resourceAttributes": object{"namespace": s.namespace, "group": needed.group, "resource": needed.resource, "subresource": needed.subresource, "verb": needed.verb}}})
-	if err != nil {
-		return nil, err
+	_, err = s.cluster.dynamic.Resource(resource).Namespace(s.namespace).Create(ctx, made, metav1.CreateOptions{FieldManager: fieldManager, FieldValidation: metav1.FieldValidationStrict, DryRun: []string{metav1.DryRunAll}})
+	switch {
+	case err == nil, strings.Contains(err.Error(), "does not support dry run"), isQuota(err): // no room is no fault
+	case apierrors.IsBadRequest(err), apierrors.IsInvalid(err), apierrors.IsForbidden(err):
+		state.Faults = append(state.Faults, platforms.OptionFault{Message: "the cluster refuses what a trial would be: " + err.Error()})
+	default:
+		return err
 	}
-	answer, err := s.cluster.dynamic.Resource(reviews).Create(ctx, question, metav1.CreateOptions{})
-	if err != nil {
-		return nil, err
-	}
-	status, _ := answer.Object["status"].(object)
-	if status["allowed"] == true {
-		return nil, nil
-	}
-	what := needed.resource
-	if needed.subresource != "" {
-		what += "/" + needed.subresource
-	}
-	reason := trial.Reason{Code: "right-missing", Text: fmt.Sprintf("you may not %s %s in namespace %s: ask who runs the cluster for that right", needed.verb, what, s.namespace)}
-	return []trial.Reason{reason}, nil
+	return nil
 }
