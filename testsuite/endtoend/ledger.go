@@ -14,7 +14,7 @@ import (
 // before it is reported: one line, one write. STEPS and PAUSE are replaced.
 const script = `#!/bin/sh
 note() { printf '%s %s %s %s\n' "$PERENNIAL_TRIAL" "$PERENNIAL_ATTEMPT" $$ "$*" >> "$LEDGER"; }
-note start "$(cksum < "$PERENNIAL_PARAMETERS" | tr ' ' '-')"
+note start "$(md5sum < "$PERENNIAL_PARAMETERS" | tr -d ' -')"
 step=0
 while [ $step -lt $(( STEPS )) ]; do
   step=$(( step + 1 ))
@@ -27,6 +27,12 @@ note metric $(( PERENNIAL_SEQUENCE + 1 ))
 echo "perennial: final $(( PERENNIAL_SEQUENCE + 1 ))"
 note end
 `
+
+// Script is the trial that keeps the ledger, with so many steps, in shell arithmetic,
+// and a pause of seconds between them.
+func Script(steps, pause string) string {
+	return strings.NewReplacer("STEPS", steps, "PAUSE", pause).Replace(script)
+}
 
 // Plan is an experiment for a test, with trials that keep the ledger.
 type Plan struct {
@@ -46,7 +52,7 @@ type Plan struct {
 func (h *Home) Experiment(plan Plan) string {
 	content := plan.Script
 	if content == "" {
-		content = strings.NewReplacer("STEPS", plan.Steps, "PAUSE", plan.Pause).Replace(script)
+		content = Script(plan.Steps, plan.Pause)
 	}
 	if plan.Code != "" {
 		require.NoError(h.t, os.MkdirAll(filepath.Join(h.Work, plan.Code), 0o755))

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/trial"
 )
 
@@ -62,9 +63,11 @@ func (s *site) tryEnd(ctx context.Context, key trial.Key, intent string) error {
 	if first := found.GetAnnotations()[intentAnnotation]; first != "" {
 		intent = first
 	}
+	rundir.CrashPoint("cancel.before-intent")
 	if err := s.note(ctx, found, intent, !begun && !s.job.immutable); err != nil {
 		return err
 	}
+	rundir.CrashPoint("cancel.intent-before-pods")
 	switch {
 	case begun:
 		return s.tellPods(ctx, own, intent)

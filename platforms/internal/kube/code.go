@@ -20,6 +20,7 @@ import (
 	"github.com/perennial-ml/perennial/codedir"
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/platforms/internal/archives"
+	"github.com/perennial-ml/perennial/runner/rundir"
 )
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
@@ -81,6 +82,7 @@ func (s *site) bringPart(ctx context.Context, name string, part []byte) error {
 		return err
 	}
 	err = s.create(ctx, configMaps, made)
+	rundir.CrashPoint("submit.between-parts")
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}

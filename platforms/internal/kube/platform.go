@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/trial"
 )
 
@@ -305,9 +306,11 @@ func (s *site) submit(ctx context.Context, job platforms.Job) (*unstructured.Uns
 	if err := s.accompany(ctx, job, stock); err != nil {
 		return nil, err
 	}
+	rundir.CrashPoint("submit.code-before-object")
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	made, err := s.make(ctx, wanted)
+	rundir.CrashPoint("submit.object-before-handle")
 	if apierrors.IsAlreadyExists(err) {
 		return s.get(ctx, s.job.nameOf(job.Key))
 	}

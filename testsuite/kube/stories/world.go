@@ -1,0 +1,123 @@
+package stories
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/testsuite/endtoend"
+	"github.com/perennial-ml/perennial/testsuite/kube"
+)
+
+// world is a controller with a state directory of its own, and a namespace of the
+// cluster for its trials.
+type world struct {
+	*endtoend.Home
+	lab        *kube.Cluster
+	t          *testing.T
+	namespace  string
+	kubeconfig string // by which the controller reaches the cluster
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	lab := kube.Up(t)
+	return &world{endtoend.NewHome(t), lab, t, lab.Namespace(t), lab.Kubeconfig}
+}
+
+// through has the controller reach the cluster by a proxy only.
+func (w *world) through(proxy *kube.Proxy) *kube.Proxy {
+	w.lab.Proxy(w.t, proxy)
+	w.kubeconfig = proxy.Kubeconfig
+	return proxy
+}
+
+// experiment writes an experiment whose pods see the ledger at its path.
+func (w *world) experiment(plan endtoend.Plan) string {
+	plan.Code = "code"
+	plan.Platform = fmt.Sprintf(`  platform: kubernetes
+  kubeconfig: %s
+  namespace: %s
+  image: %s
+  volumes: [{name: work, hostPath: {path: %[4]s}}]
+  volumeMounts: [{name: work, mountPath: %[4]s}]
+`, w.kubeconfig, w.namespace, kube.ShellImage, w.Work)
+	return w.Experiment(plan)
+}
+
+func (w *world) follow(plan endtoend.Plan) *endtoend.Following { return w.Follow(w.experiment(plan)) }
+
+func short(trials, concurrency int) endtoend.Plan {
+	return endtoend.Plan{Trials: trials, Concurrency: concurrency, Steps: "3", Pause: "0.3"}
+}
+
+// gated is a plan of which each trial goes on until it is let go.
+func gated(trials int) endtoend.Plan {
+	gate := `step=0
+while [ $step -lt 1 ] || ! { [ -e "$LEDGER.go-$PERENNIAL_SEQUENCE" ] || [ -e "$LEDGER.go-all" ]; }; do`
+	script := strings.Replace(endtoend.Script("1", "0.5"), "step=0\nwhile [ $step -lt $(( 1 )) ]; do", gate, 1)
+	return endtoend.Plan{Trials: trials, Concurrency: trials, Script: script}
+}
+
+// letGo lets a gated trial end, or "all".
+func (w *world) letGo(which any) {
+	require.NoError(w.t, os.WriteFile(fmt.Sprintf("%s.go-%v", w.LedgerFile(), which), nil, 0o644))
+}
+
+// awaitReported waits until the first attempts of all trials have reported.
+func (w *world) awaitReported(id string, trials int) {
+	w.AwaitRunning(id, trials)
+	w.Await("a metric of each trial", func() bool {
+		ledger := w.Ledger()
+		for _, attempts := range ledger {
+			if attempts[1] == nil || len(attempts[1].Metrics) == 0 {
+				return false
+			}
+		}
+		return len(ledger) == trials
+	})
+}
+
+// awaitEnded waits until a trial has come to its end, by its own word.
+func (w *world) awaitEnded(trial string, attempt int) {
+	w.Await("the end of "+trial, func() bool { ran := w.Ledger()[trial][attempt]; return ran != nil && ran.Ended })
+}
+
+func (w *world) requireDone(run *endtoend.Following, trials int, killed map[string]bool) {
+	w.t.Helper()
+	require.Equal(w.t, "DONE", run.Finished(4*endtoend.Patience).Status)
+	w.RequireExactlyOnce(run.ID(), trials, killed)
+}
+
+// pod is the path of the pod of a trial's attempt.
+func (w *world) pod(id, trial string, attempt int) string {
+	selector := fmt.Sprintf("perennial.dev/experiment=%s,perennial.dev/trial=%s,perennial.dev/attempt=%d", id, trial, attempt)
+	pods := w.lab.Pods(w.t, w.namespace, selector)
+	require.Len(w.t, pods, 1, "pods of %s", trial)
+	return "/api/v1/namespaces/" + w.namespace + "/pods/" + kube.Field(pods[0], "metadata", "name").(string)
+}
+
+// killPods ends all processes of the world's pods, as the end of their node would.
+func (w *world) killPods() {
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	require.NoError(w.t, err)
+	for _, process := range processes {
+		mounts, _ := os.ReadFile(filepath.Join(process, "mountinfo"))
+		if strings.Contains(string(mounts), " /perennial ") && strings.Contains(string(mounts), w.Work) {
+			pid, _ := strconv.Atoi(filepath.Base(process))
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended meanwhile
+		}
+	}
+}
+
+// chatting has a trial print a hundred megabytes once it was let go, between two
+// metrics.
+func chatting(script string) string {
+	return strings.Replace(script, "done\n", "done\nyes \"$(printf '%01000d' 0)\" | head -c 100000000\n", 1)
+}
