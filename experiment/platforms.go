@@ -156,15 +156,17 @@ var dlcOptions = &section{keys: []key{
 	{name: "image", kind: text, required: true, doc: "the container image"},
 	{name: "jobType", kind: oneOf("TFJob", "PyTorchJob"), fallback: "TFJob", doc: "the kind of job"},
 	{name: "podCount", kind: integerFrom(1), required: true, doc: "pods for each trial"},
-	{name: "ecsSpec", kind: text, required: true, doc: "an instance type, or resources as text"},
+	{name: "ecsSpec", kind: text, required: true, doc: "an instance type, or resources of a quota as text: {'resource_id': …, 'cpu': …, 'memory': …, 'gpu': …, 'gputype': …, 'shared_memory': …}"},
 	{name: "region", kind: text, required: true, doc: "the region"},
+	{name: "endpoint", kind: text, doc: "the address of the API, such as that of a VPC; the region's public one by default"},
+	{name: "priority", kind: integerIn(1, 9), doc: "of trials' jobs in a quota"},
 	{name: "workspaceId", kind: text, required: true, doc: "the workspace"},
 	{name: "nasDataSourceId", kind: text, required: true, doc: "the NAS data source"},
 	{name: "ossDataSourceId", kind: text, doc: "the OSS data source"},
-	{name: "accessKeyId", kind: text, required: true, doc: "the access key's id"},
-	{name: "accessKeySecret", kind: text, required: true, doc: "the access key's secret"},
-	{name: "localStorageMountPoint", kind: text, required: true, doc: "where the storage is mounted here"},
-	{name: "containerStorageMountPoint", kind: text, required: true, doc: "where trials find the storage"},
+	{name: "accessKeyId", kind: text, required: true, doc: "the access key's id; better ${env:NAME} or ${file:PATH} than here"},
+	{name: "accessKeySecret", kind: text, required: true, doc: "the access key's secret; likewise"},
+	{name: "localStorageMountPoint", kind: text, required: true, doc: "where the NAS is mounted here"},
+	{name: "containerStorageMountPoint", kind: text, required: true, doc: "where trials find the NAS"},
 }}
 
 var resources = []key{

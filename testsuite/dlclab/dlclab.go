@@ -1,0 +1,192 @@
+// Package dlclab stands in for PAI-DLC: a real listener that keeps jobs, computes every
+// request's ACS3 signature by itself, and runs the command of each job as a process of
+// this machine. It also has the faults that networks and services have. What it answers
+// is what Alibaba's own SDK expects; no real service was at hand to compare it with.
+package dlclab
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What there is.
+const (
+	Region    = "cn-hangzhou"
+	Workspace = "46099"
+	NAS       = "d-nas00000000"
+	Spec      = "ecs.gn6e-c12g1.3xlarge"
+	KeyID     = "LTAI5tStandInOfAnAccessKey"
+	KeySecret = "stand-in-of-an-access-key-secret"
+)
+
+// Service is a service that goes with its test.
+type Service struct {
+	URL string
+	// Here and There are where its NAS is mounted on this machine and in containers.
+	Here, There string
+	// Nodes is how many jobs run at a time; others wait. 0: any number.
+	Nodes int
+
+	t       testing.TB
+	mutex   sync.Mutex
+	secret  string
+	jobs    []*job
+	calls   map[string]int // by action
+	faults  []*Fault
+	hidden  bool // lists show no new jobs
+	visible int  // how many they show then
+}
+
+type job struct {
+	id, name, command, status, reason string
+	tags                              map[string]string
+	created                           time.Time
+	process                           *os.Process
+	stopped                           bool
+}
+
+// New starts a service.
+func New(t testing.TB) *Service {
+	directory, err := os.MkdirTemp("", "dlclab-")
+	require.NoError(t, err)
+	s := &Service{Here: filepath.Join(directory, "here"), There: filepath.Join(directory, "there"), t: t, secret: KeySecret, calls: map[string]int{}}
+	require.NoError(t, os.Mkdir(s.Here, 0o755))
+	require.NoError(t, os.Symlink(s.Here, s.There))
+	server := httptest.NewServer(http.HandlerFunc(s.serve))
+	s.URL = server.URL
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+		s.Lose()
+		_ = os.RemoveAll(directory)
+	})
+	return s
+}
+
+// Calls is how many calls of an action there were, such as "ListJobs".
+func (s *Service) Calls(action string) int {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.calls[action]
+}
+
+// Renew has the access key's old secret refused from now on.
+func (s *Service) Renew(secret string) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.secret = secret
+}
+
+// Late has lists show none of the jobs that are made from now on, until it is called
+// with false.
+func (s *Service) Late(late bool) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.hidden, s.visible = late, len(s.jobs)
+}
+
+// States returns how many jobs there are of each status.
+func (s *Service) States() map[string]int {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	states := map[string]int{}
+	for _, one := range s.jobs {
+		states[one.status]++
+	}
+	return states
+}
+
+// Lose kills all containers that run, as nodes that are lost do.
+func (s *Service) Lose() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for _, one := range s.jobs {
+		if one.process != nil {
+			_ = syscall.Kill(-one.process.Pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// Fault is what happens to a call of an action, once: before it does anything it
+// answers Status with Code, or once it has done its work the answer is lost.
+type Fault struct {
+	Of         string // the action; empty: any
+	Lost       bool
+	Status     int
+	Code       string // empty with Status: the answer is a page of HTML
+	RetryAfter string
+	Slow       time.Duration
+}
+
+// Have adds faults, which the next calls of their action meet, each one.
+func (s *Service) Have(faults ...Fault) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for _, fault := range faults {
+		s.faults = append(s.faults, &fault)
+	}
+}
+
+func (s *Service) fault(action string) Fault {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.calls[action]++
+	for i, fault := range s.faults {
+		if fault.Of == "" || fault.Of == action {
+			s.faults = append(s.faults[:i:i], s.faults[i+1:]...)
+			return *fault
+		}
+	}
+	return Fault{}
+}
+
+// schedule starts jobs that wait, as far as there are nodes. The mutex is held.
+func (s *Service) schedule() {
+	busy := 0
+	for _, one := range s.jobs {
+		if one.process != nil {
+			busy++
+		}
+	}
+	for _, one := range s.jobs {
+		if one.status == "Queuing" && (s.Nodes == 0 || busy < s.Nodes) {
+			busy++
+			s.start(one)
+		}
+	}
+}
+
+func (s *Service) start(one *job) {
+	command := exec.Command("/bin/sh", "-c", one.command)
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.There}
+	if err := command.Start(); err != nil {
+		one.status, one.reason = "Failed", err.Error()
+		return
+	}
+	one.status, one.process = "Running", command.Process
+	go s.await(one, command)
+}
+
+func (s *Service) await(one *job, command *exec.Cmd) {
+	err := command.Wait()
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	one.process, one.status = nil, "Succeeded"
+	switch {
+	case one.stopped:
+		one.status, one.reason = "Stopped", "JobStoppedByUser"
+	case err != nil:
+		one.status = "Failed"
+	}
+	s.schedule()
+}
