@@ -66,6 +66,10 @@ func TestConformanceWithAJobForEachTrial(t *testing.T) {
 	platformtest.Run(t, func(t *testing.T) platformtest.Subject { return subject(t, nil) })
 }
 
+func TestConformanceWithEnvironmentsThatTakeTrialAfterTrial(t *testing.T) {
+	platformtest.Run(t, func(t *testing.T) platformtest.Subject { return subject(t, map[string]any{"reuseMode": nil}) })
+}
+
 func TestConformanceWithAPassword(t *testing.T) {
 	platformtest.Run(t, func(t *testing.T) platformtest.Subject {
 		return subject(t, map[string]any{"token": "", "password": openpailab.Password})

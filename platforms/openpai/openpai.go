@@ -27,16 +27,21 @@ const Name = "openpai"
 // minute, so that five experiments of one user meet no limit.
 const interval = 5 * time.Second
 
+// usualIdle is how long an environment lives on without a trial, as in NNI.
+const usualIdle = 10 * time.Minute
+
 // Options say what the platform stands on.
 type Options struct {
 	StateDirectory string // absolute, on a disk of this machine
 	// Runner is the absolute path of the runner's binary for this kind of machine,
 	// which is the kind of OpenPAI's nodes.
 	Runner string
-	// Now is the clock that limits of calls go by, and Interval how often jobs are
+	// Now is the clock that limits of calls and pauses go by, and Interval how often jobs are
 	// listed; nil and 0: time.Now, and every five seconds.
 	Now      func() time.Time
 	Interval time.Duration
+	// Idle is how long an environment lives on without a trial; 0: ten minutes.
+	Idle time.Duration
 	// Limitless lifts the limits, for a cluster whose administrators have.
 	Limitless bool
 }
@@ -56,6 +61,7 @@ type platform struct {
 	*verbs.Platform
 	*kind
 	section platforms.Section
+	memory  *jobs.Memory
 }
 
 var _ platforms.WithHosts = (*platform)(nil)
@@ -64,6 +70,9 @@ var _ platforms.WithHosts = (*platform)(nil)
 func New(options Options) platforms.Kind {
 	if options.Interval == 0 {
 		options.Interval = interval
+	}
+	if options.Idle == 0 {
+		options.Idle = usualIdle
 	}
 	shared := &kind{
 		Options:  options,
@@ -75,7 +84,7 @@ func New(options Options) platforms.Kind {
 }
 
 func (k *kind) open(section platforms.Section) platforms.Platform {
-	p := &platform{kind: k, section: section}
+	p := &platform{kind: k, section: section, memory: &jobs.Memory{Now: k.Now}}
 	p.Platform = k.runs.Open(section, p.service)
 	return p
 }
@@ -93,7 +102,17 @@ func (p *platform) service(ctx context.Context, verb string) (verbs.Service, ver
 		return nil, verbs.Nature{}, err
 	}
 	nature := verbs.Nature{SharedDirectory: filepath.Join(c.Here, "perennial"), There: filepath.Join(c.There, "perennial"), Interval: p.Interval}
-	return jobs.One{Service: cluster{c, p.section.Experiment}}, nature, nil
+	service := cluster{c, p.section.Experiment}
+	if !c.reuses() {
+		return jobs.One{Service: service}, nature, nil
+	}
+	name := fmt.Sprintf("%s-%d", p.section.Experiment, p.section.Index)
+	return jobs.Reused{
+		Service: service, Memory: p.memory, Here: nature.SharedDirectory, There: nature.There, Idle: p.Idle,
+		Pool: filepath.Join("experiments", p.section.Experiment, fmt.Sprintf("environments-%d", p.section.Index)),
+		Name: "perennial-" + name + "-environment-",
+		Lock: filepath.Join(p.StateDirectory, "platforms", Name, "environments", name+".lock"),
+	}, nature, nil
 }
 
 // client has the section's credentials of now.

@@ -6,6 +6,8 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
+	"time"
 
 	"github.com/perennial-ml/perennial/machine/agent"
 	"github.com/perennial-ml/perennial/runner"
@@ -17,6 +19,9 @@ const usage = `perennial-runner lives beside one attempt of a trial; starter sta
 
   perennial-runner run DIRECTORY     run the attempt, its claim on descriptor 3
   perennial-runner once DIRECTORY    run the attempt unless it was ever started
+  perennial-runner serve MAILBOX NAME SECONDS
+                                     run one attempt after another, as the environment NAME,
+                                     until there was none for so long
   perennial-runner sweep DIRECTORY   kill what a dead runner left behind
   perennial-runner container DIRECTORY [JOB]
                                      run the job in the file JOB, else in $PERENNIAL_JOB, as the
@@ -50,6 +55,8 @@ func command(arguments []string) error {
 		return runner.Run(arguments[1])
 	case len(arguments) == 2 && arguments[0] == "once":
 		return runner.RunOnce(arguments[1])
+	case within(arguments, "serve", 3, 3):
+		return serve(arguments[1], arguments[2], arguments[3])
 	case len(arguments) == 2 && arguments[0] == "sweep":
 		return runner.Sweep(arguments[1])
 	case within(arguments, "container", 1, 2):
@@ -69,6 +76,14 @@ func command(arguments []string) error {
 	fmt.Fprint(os.Stderr, usage)
 	os.Exit(2)
 	return nil
+}
+
+func serve(directory, name, seconds string) error {
+	idle, err := strconv.ParseFloat(seconds, 64)
+	if err != nil {
+		return err
+	}
+	return runner.Serve(directory, name, time.Duration(idle*float64(time.Second)), os.Stdout)
 }
 
 // within tells whether the arguments are a command with so many words behind it.

@@ -36,6 +36,8 @@ type Cluster struct {
 	Here, There string
 	// Nodes is how many jobs run at a time; others wait. 0: any number.
 	Nodes int
+	// Environment is in every job's, NAME=value.
+	Environment []string
 	// Idle has jobs run nothing: they are over at once.
 	Idle bool
 
@@ -229,6 +231,7 @@ func (c *Cluster) start(one *job) {
 	command := exec.Command("/bin/bash", "-c", one.command)
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.There, "LEDGER=" + os.Getenv("LEDGER"), "PAI_JOB_NAME=" + User + "~" + one.name}
+	command.Env = append(command.Env, c.Environment...)
 	log, err := os.Create(filepath.Join(filepath.Dir(c.Here), one.name+".log"))
 	if err == nil {
 		command.Stdout, command.Stderr = log, log
