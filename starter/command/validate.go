@@ -109,7 +109,13 @@ func (w World) loadTried(ctx context.Context, file string) (experiment.Experimen
 func (w World) checkService(ctx context.Context, platform experiment.Platform) (faults, warnings []experiment.OptionFault) {
 	states, err := w.Engine.Try(ctx, platform)
 	if err != nil {
-		return []experiment.OptionFault{{Message: err.Error()}}, nil
+		fault := experiment.OptionFault{Message: err.Error()}
+		var silent *platforms.Error
+		if errors.As(err, &silent) && (silent.Code == platforms.Transient || silent.Code == platforms.Exhausted) {
+			fault.Hint = "trials wait until it answers"
+			return nil, []experiment.OptionFault{fault}
+		}
+		return []experiment.OptionFault{fault}, nil
 	}
 	for _, state := range states {
 		for _, fault := range state.Faults {
