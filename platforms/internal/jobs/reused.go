@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -99,7 +100,7 @@ func coded(verb string, err error) error {
 func (r Reused) Submit(ctx context.Context, wanted verbs.Submission) (json.RawMessage, error) {
 	return nil, r.held(ctx, "submit", func() error {
 		name := ticket(wanted.Run)
-		seen, err := r.box().Look()
+		seen, err := r.see()
 		now := board{seen}
 		if err != nil {
 			return err
@@ -120,6 +121,25 @@ func (r Reused) Submit(ctx context.Context, wanted verbs.Submission) (json.RawMe
 		}
 		return nil
 	})
+}
+
+// see is what is where. A run that has its exit record keeps nobody busy any more, also
+// where its ticket is still there.
+func (r Reused) see() (mailbox.Board, error) {
+	seen, err := r.box().Look()
+	for i := range seen.Environments {
+		one := &seen.Environments[i]
+		one.Leases = slices.DeleteFunc(one.Leases, func(name string) bool {
+			ticket, err := mailbox.Taker{Mailbox: r.box(), Name: one.Name}.Read(name)
+			return err == nil && r.ended(ticket)
+		})
+	}
+	return seen, err
+}
+
+func (r Reused) ended(of mailbox.Ticket) bool {
+	exit, err := rundir.Run{Directory: r.here(of.Directory)}.ReadExit()
+	return err == nil && exit != nil
 }
 
 // begun tells whether a run was ever taken.
@@ -217,7 +237,7 @@ func (r Reused) Poll(ctx context.Context, asked []verbs.Question) (reports []ver
 // look reads the board and asks how the environments are. Those that are over are
 // buried, and the board is as it is then.
 func (r Reused) look(ctx context.Context) (board, map[string]State, error) {
-	seen, err := r.box().Look()
+	seen, err := r.see()
 	if err != nil {
 		return board{}, nil, err
 	}
@@ -236,7 +256,7 @@ func (r Reused) look(ctx context.Context) (board, map[string]State, error) {
 		return board{}, nil, err
 	}
 	r.box().Refresh(living...) // what an environment did before it was over is to be seen
-	if seen, err = r.box().Look(); err != nil {
+	if seen, err = r.see(); err != nil {
 		return board{}, nil, err
 	}
 	for i, name := range living {
