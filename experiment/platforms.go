@@ -167,6 +167,7 @@ var dlcOptions = &section{keys: []key{
 	{name: "accessKeySecret", kind: text, required: true, doc: "the access key's secret; likewise"},
 	{name: "localStorageMountPoint", kind: text, required: true, doc: "where the NAS is mounted here"},
 	{name: "containerStorageMountPoint", kind: text, required: true, doc: "where trials find the NAS"},
+	{name: "keepJobs", kind: boolean, doc: "leave jobs in the console when their experiment is over"},
 }}
 
 var resources = []key{

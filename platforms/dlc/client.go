@@ -197,6 +197,15 @@ func (c *client) stop(ctx context.Context, id string) error {
 	return err
 }
 
+// remove deletes a job that is over. It succeeds where there is none.
+func (c *client) remove(ctx context.Context, id string) error {
+	err := c.call(ctx, "cleanUp", "DeleteJob", http.MethodDelete, "/api/v1/jobs/"+id, nil, nil, nil)
+	if platforms.CodeOf(err) == platforms.NotFound {
+		return nil
+	}
+	return err
+}
+
 // over tells whether a job is over for good, or about to be.
 func (j job) over() bool { return j.phase() == "gone" || j.Status == "Stopping" }
 

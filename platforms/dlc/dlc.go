@@ -6,10 +6,12 @@ package dlc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -96,6 +98,24 @@ func (p *platform) service(ctx context.Context, verb string) (verbs.Service, ver
 	}
 	nature := verbs.Nature{SharedDirectory: filepath.Join(c.Here, "perennial"), There: filepath.Join(c.There, "perennial"), Interval: p.Interval}
 	return jobs.One{Service: cluster{c, p}}, nature, nil
+}
+
+// CleanUp implements platforms.WithCleanup: the experiment's jobs go that are over,
+// unless the section keeps them.
+func (p *platform) CleanUp(ctx context.Context) error {
+	c, err := p.client(ctx, "cleanUp")
+	if err != nil || c.Keep {
+		return errors.Join(err, p.Platform.CleanUp(ctx))
+	}
+	var over []job
+	err = c.jobs(ctx, map[string]string{experimentTag: p.section.Experiment}, func(listed []job) bool {
+		over = append(over, slices.DeleteFunc(listed, func(one job) bool { return one.phase() != verbs.Gone })...)
+		return true
+	})
+	for _, one := range over {
+		err = errors.Join(err, c.remove(ctx, one.ID))
+	}
+	return errors.Join(err, p.Platform.CleanUp(ctx))
 }
 
 // client has the section's credentials of now.

@@ -269,3 +269,14 @@ func TestTryTellsOfTheSpecAndTheKey(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, states[0].Problems[0].Text, "renew accessKeyId")
 }
+
+func TestJobsGoWithTheirExperimentUnlessTheyAreKept(t *testing.T) {
+	t.Parallel()
+	for _, keep := range []bool{false, true} {
+		o := open(t, map[string]any{"keepJobs": keep})
+		o.await(o.submit(1, "true"), succeeded)
+		require.Eventually(t, func() bool { return o.States()["Succeeded"] == 1 }, time.Minute, 20*time.Millisecond)
+		require.NoError(t, o.Platform.(platforms.WithCleanup).CleanUp(t.Context()))
+		require.Equal(t, keep, len(o.States()) == 1)
+	}
+}

@@ -29,6 +29,7 @@ type settings struct {
 	Priority  int    `json:"priority"`
 	Here      string `json:"localStorageMountPoint"`
 	There     string `json:"containerStorageMountPoint"`
+	Keep      bool   `json:"keepJobs"`
 }
 
 func parse(options json.RawMessage) (s settings, err error) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -27,7 +28,7 @@ const root = "/api/v1/"
 
 // actions are what the service can do, by method and path with * for an id.
 var actions = map[string]string{
-	"POST jobs": "CreateJob", "GET jobs": "ListJobs", "GET jobs/*": "GetJob", "POST jobs/*/stop": "StopJob",
+	"POST jobs": "CreateJob", "GET jobs": "ListJobs", "GET jobs/*": "GetJob", "DELETE jobs/*": "DeleteJob", "POST jobs/*/stop": "StopJob",
 	"GET jobs/*/events": "GetJobEvents", "GET ecsspecs": "ListEcsSpecs",
 }
 
@@ -108,6 +109,9 @@ func (s *Service) one(action string, one *job) answer {
 	case "GetJobEvents":
 		return answer{http.StatusOK, map[string]any{"JobId": one.id, "Events": []string{"job created", "0/3 nodes are available: insufficient nvidia.com/gpu"}}}
 	}
+	if action == "DeleteJob" {
+		return s.remove(one)
+	}
 	switch {
 	case one.status == "Queuing":
 		one.status, one.reason = "Stopped", "JobStoppedByUser"
@@ -118,6 +122,15 @@ func (s *Service) one(action string, one *job) answer {
 		_ = syscall.Kill(-one.process.Pid, syscall.SIGTERM)
 		go end(one.process.Pid)
 	}
+	return answer{http.StatusOK, map[string]any{"JobId": one.id}}
+}
+
+// remove deletes a job, which the service does only where that is over.
+func (s *Service) remove(one *job) answer {
+	if one.status == "Queuing" || one.process != nil {
+		return refuse(http.StatusBadRequest, "InvalidJobStatus", "Job "+one.id+" is "+one.status+".")
+	}
+	s.jobs = slices.DeleteFunc(s.jobs, func(other *job) bool { return other == one })
 	return answer{http.StatusOK, map[string]any{"JobId": one.id}}
 }
 
