@@ -51,6 +51,7 @@ type section struct {
 	Volumes          []any             `json:"volumes"`
 	VolumeMounts     []any             `json:"volumeMounts"`
 	Queue            string            `json:"queue"`
+	ImagePullLimit   int64             `json:"imagePullLimit"` // seconds
 }
 
 func read(options json.RawMessage) (kube.Section, error) {
@@ -78,5 +79,5 @@ func (s section) section() kube.Section {
 		ImagePullSecrets: s.ImagePullSecrets, NodeSelector: s.NodeSelector, PriorityClass: s.PriorityClass, Tolerations: s.Tolerations,
 		Volumes: s.Volumes, Mounts: s.VolumeMounts}
 	return kube.Section{Target: kube.Target{Kubeconfig: s.Kubeconfig, Context: s.Context}, Namespace: s.Namespace, Kind: s.Kind,
-		Roles: []kube.Role{{Name: kube.FirstRole(s.Kind), Replicas: 1, Pod: pod}}, Queue: s.Queue, NNIPlatform: "kubeflow"}
+		Roles: []kube.Role{{Name: kube.FirstRole(s.Kind), Replicas: 1, Pod: pod}}, Queue: s.Queue, PullLimit: time.Duration(s.ImagePullLimit) * time.Second, NNIPlatform: "kubeflow"}
 }

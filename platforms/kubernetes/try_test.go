@@ -56,7 +56,7 @@ func TestADoctorNamesEveryRightThatIsMissing(t *testing.T) {
 		require.Contains(t, all.Text, "v1.36.3")
 	}
 	some := try(t, open(t, cluster, namespace, map[string]any{"kubeconfig": cluster.KubeconfigOf(t, "somebody")}))
-	require.Len(t, some.Problems, 13)
+	require.Len(t, some.Problems, 14)
 	require.Contains(t, some.Problems[0].Text, "create jobs")
 }
 

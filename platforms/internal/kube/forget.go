@@ -50,6 +50,7 @@ func (p *platform) Forget(ctx context.Context, handle platforms.Handle) error {
 // takes for news.
 func (s *site) forgetRun(key trial.Key) {
 	s.forgetJournal(key)
+	s.answers.Delete(key)
 	there := s.newest(key, "") != nil
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

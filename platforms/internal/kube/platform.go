@@ -92,6 +92,7 @@ type site struct {
 	stop      context.CancelFunc
 	deaf      func()
 	brought   sync.Map // names of what is on the cluster
+	answers   sync.Map // by key: of why a run has no pod
 
 	mutex    sync.Mutex
 	journals map[trial.Key]*journal

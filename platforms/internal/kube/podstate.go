@@ -23,7 +23,8 @@ type podState struct {
 	waiting        trial.Reason    // why nothing runs
 	fault          string          // whose fault it is that it ended, if the cluster's
 	deleting       bool
-	unpulled       bool // an image cannot be pulled
+	unpulled       bool      // an image cannot be pulled
+	placed         time.Time // on its node
 	annotations    map[string]string
 }
 
@@ -54,6 +55,8 @@ func stateOf(u *unstructured.Unstructured, container string) *podState {
 	}
 	p.fault = faultOfCluster(u)
 	p.waiting, p.unpulled = p.whyWaiting(u)
+	status, _ := u.Object["status"].(object)
+	p.placed = timeOf(status, "startTime")
 	return p
 }
 

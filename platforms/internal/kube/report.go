@@ -83,6 +83,13 @@ func (s *site) report(ctx, patience context.Context, asked platforms.Question) (
 		return report, nil
 	}
 	run.describe(&report)
+	if report.Phase == platforms.Waiting && run.pod == nil {
+		report.Reason = s.whyNoPod(ctx, key, run)
+	}
+	s.tellUnpulled(&report)
+	if err := s.giveUpPull(ctx, key, run); err != nil {
+		return report, err
+	}
 	s.learned(&report, asked.Handle, run)
 	return report, s.addJournal(patience, &report, asked, run)
 }
@@ -268,18 +275,8 @@ func (s sight) describe(report *platforms.Report) {
 	case pod != nil:
 		report.Phase, report.Reason, report.Intent = platforms.Waiting, pod.waiting, s.intent
 	default:
-		report.Phase, report.Reason, report.Intent = platforms.Waiting, s.whyNoPod(), s.intent
+		report.Phase, report.Intent = platforms.Waiting, s.intent
 	}
-}
-
-func (s sight) whyNoPod() trial.Reason {
-	if !s.condition.reason.Zero() {
-		return s.condition.reason
-	}
-	if s.condition.suspended {
-		return trial.Reason{Code: "suspended", Text: "it is suspended in the cluster: a queue has no room for it yet, or somebody holds it back"}
-	}
-	return trial.Reason{Code: "no-pod", Text: "the cluster has not made its pod yet"}
 }
 
 // lost is a run that is over without a word: ours, if we wanted that.

@@ -38,6 +38,10 @@ func (s *site) rights() []right {
 		of(pods, "", "list", "watch", "patch"),
 		of(pods, "log", "get"),
 		of(configMaps, "", "create", "deletecollection"),
+		of(eventsResource, "", "list"),
+	}
+	if s.section.Queue != "" {
+		needed = append(needed, of(workloads, "", "list"))
 	}
 	if s.job.beside != nil {
 		needed = append(needed, of(s.job.beside.resource, "", "create", "get", "delete", "deletecollection"))
