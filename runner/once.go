@@ -24,6 +24,9 @@ func RunOnce(directory string) error {
 	if err := markStarted(run); err != nil {
 		return err
 	}
+	if err := run.Own(rundir.JournalFile, rundir.ReserveFile, rundir.RunnerLog); err != nil {
+		return err
+	}
 	claim, err := run.Acquire()
 	if err != nil && !lacksLocks(err) {
 		return err

@@ -209,19 +209,8 @@ func (m Mailbox) Reopen() error {
 // Refresh has a network file system look at the mailbox anew, of which it may show what
 // was there a minute ago: it asks its server when we write.
 func (m Mailbox) Refresh(environmentsToo ...string) {
-	Refresh(m.path(queue))
+	rundir.Refresh(m.path(queue))
 	for _, name := range environmentsToo {
-		Refresh(m.path(environments, name, leases))
+		rundir.Refresh(m.path(environments, name, leases))
 	}
-}
-
-// Refresh writes into a directory, so that a network file system looks at it anew. Where
-// that fails it shows what it showed before.
-func Refresh(directory string) {
-	file, err := os.CreateTemp(directory, ".look-*")
-	if err != nil {
-		return
-	}
-	file.Close()
-	os.Remove(file.Name())
 }

@@ -27,7 +27,7 @@ func (t Taker) Read(name string) (Ticket, error) {
 
 // Take takes the first run of the queue that nobody else takes; empty: there is none.
 func (t Taker) Take() (name string, err error) {
-	Refresh(t.path(queue))
+	rundir.Refresh(t.path(queue))
 	all, err := names(t.path(queue))
 	for _, name := range all {
 		rundir.CrashPoint("mailbox.before-lease")

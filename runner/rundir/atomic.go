@@ -62,6 +62,7 @@ func writeTemporary(path string, content []byte, mode os.FileMode) (string, erro
 	if err != nil {
 		return "", err
 	}
+	own(file)
 	_, err = file.Write(content)
 	err = errors.Join(err, file.Chmod(mode), file.Sync(), file.Close())
 	if err != nil {

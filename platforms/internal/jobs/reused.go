@@ -145,7 +145,7 @@ func (r Reused) ended(of mailbox.Ticket) bool {
 // begun tells whether a run was ever taken.
 func (r Reused) begun(of mailbox.Ticket) bool {
 	directory := r.here(of.Directory)
-	mailbox.Refresh(directory)
+	rundir.Refresh(directory)
 	_, err := os.Stat(rundir.Run{Directory: directory}.Path(rundir.StartedFile))
 	return err == nil
 }

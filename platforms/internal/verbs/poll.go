@@ -278,6 +278,9 @@ func (l *look) ended(told Report) error {
 // endFound reads a run's directory again, and tells whether its end is there now.
 func (l *look) endFound() (bool, error) {
 	why := l.report.Reason
+	if l.Shared {
+		rundir.Refresh(l.entry.Directory)
+	}
 	if err := l.observe(); err != nil {
 		return false, fileFault("poll", err)
 	}
