@@ -101,11 +101,13 @@ func (s *adaptDLSync) step() error {
 	case "Starting":
 		return s.start(allocation)
 	case "Running":
-		if len(s.pods) != len(allocation) {
+		if len(s.pods) != len(allocation) { // another allocation
 			s.change["phase"] = "Stopping"
 		}
 	case "Stopping":
-		s.change["phase"] = "Pending"
+		if len(s.pods) == 0 {
+			s.change["phase"] = "Pending"
+		}
 		return s.deletePods(func(string) bool { return true })
 	}
 	return nil
@@ -117,12 +119,23 @@ func (s *adaptDLSync) completion() (phase string, over bool) {
 	for _, pod := range s.pods {
 		switch Field(pod, "status", "phase") {
 		case "Failed":
-			return "Failed", true
+			if !s.preempted(pod) {
+				return "Failed", true
+			}
 		case "Succeeded":
 			succeeded++
 		}
 	}
 	return "Succeeded", succeeded > 0 && fmt.Sprint(succeeded) == Field(s.pods[0], "metadata", "annotations", "adaptdl/replicas")
+}
+
+// preempted tells whether a pod failed because AdaptDL moves its job.
+func (s *adaptDLSync) preempted(pod any) bool {
+	if Field(s.job, "spec", "preemptible") != true {
+		return false
+	}
+	terminated := Field(pod, "status", "containerStatuses", 0, "state", "terminated", "exitCode") == 143.0
+	return terminated || Field(pod, "metadata", "deletionTimestamp") != nil
 }
 
 // complete keeps failed pods, and deletes all others at once.

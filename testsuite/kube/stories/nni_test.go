@@ -73,6 +73,15 @@ func requireMarks(t *testing.T, directory string, count int) {
 	require.Len(t, marks, count, "the storage is used")
 }
 
+func TestTheExamplesOfNNIsFilesAreValid(t *testing.T) {
+	h := endtoend.NewHome(t)
+	for _, name := range []string{"nni-kubeflow.yml", "nni-frameworkcontroller.yml", "nni-adl.yml"} {
+		result := h.Run("validate", filepath.Join(endtoend.Root(), "examples", "kubernetes", name))
+		require.Zero(t, result.Code, "%s: %s", name, result.Stderr)
+		require.NotContains(t, result.Stderr, "means nothing", name)
+	}
+}
+
 // kubeflowV2 has every key that NNI's v2 knew of kubeflow, as its classes spell them.
 const kubeflowV2 = `experimentName: v2 on kubeflow
 searchSpaceFile: search_space.json
@@ -255,6 +264,7 @@ func TestNNIsFileWithAFrameworkOfTheUsersOwnRunsAsItIs(t *testing.T) {
 
 // vault answers as Azure's own program would.
 const vault = `#!/bin/sh
+[ -e "$(dirname "$0")/logged-in" ] || { echo "ERROR: Please run 'az login' to setup account." >&2; exit 1; }
 [ "$*" = "keyvault secret show --vault-name v --name k --query value --output tsv" ] && echo key-of-the-account
 `
 
@@ -274,9 +284,14 @@ func TestSecretsOfStorageAndRegistriesComeAndGoWithTheExperiment(t *testing.T) {
 	section.Environment = func() []string {
 		return []string{"KUBECONFIG=" + cluster.Kubeconfig, "PATH=" + directory + ":" + os.Getenv("PATH")}
 	}
+	job := platforms.Job{Key: trial.Key{Experiment: section.Experiment, Attempt: 1}}
 	p := kubeflow.New(kubeflow.Options{StateDirectory: t.TempDir(), Runner: binary.For}).Open(section)
 	defer p.Close()
-	handle, err := p.Submit(t.Context(), platforms.Job{Key: trial.Key{Experiment: section.Experiment, Attempt: 1}})
+	_, err = p.Submit(t.Context(), job)
+	require.Equal(t, platforms.Denied, platforms.CodeOf(err), "a vault that nobody is logged in to waits for a person")
+	require.ErrorContains(t, err, "Please run 'az login'")
+	require.NoError(t, os.WriteFile(filepath.Join(directory, "logged-in"), nil, 0o600))
+	handle, err := p.Submit(t.Context(), job)
 	require.NoError(t, err)
 
 	held := func() (found map[string]kube.Object) {
