@@ -36,7 +36,7 @@ func (r *reader) checkOptions(v *values, options json.RawMessage) {
 
 // checkTrial asks whether trials could begin, once they are said how.
 func (r *reader) checkTrial(v *values, made Platform) {
-	if r.build.CheckTrial == nil || made.Command == "" || made.CodeDirectory == "" {
+	if r.build.CheckTrial == nil || made.Command == "" && !v.platform.ownCommands || made.CodeDirectory == "" && !v.platform.codeElsewhere {
 		return
 	}
 	faults, warnings := r.build.CheckTrial(made)

@@ -58,6 +58,6 @@ func read(options json.RawMessage) (kube.Section, error) {
 	if faults != nil {
 		return kube.Section{}, faults
 	}
-	return kube.Section{Kind: "AdaptDLJob", Namespace: written.Namespace, NNIPlatform: Name, CodeInImage: true,
+	return kube.Section{Kind: "AdaptDLJob", Namespace: written.Namespace, NNIPlatform: Name, CodeInImage: true, Spelling: kube.SpellingOfNNI,
 		Roles: []kube.Role{{Replicas: 1, Pod: pod}}}, nil
 }

@@ -51,7 +51,7 @@ func read(options json.RawMessage) (kube.Section, error) {
 	if err := json.Unmarshal(options, &written); err != nil {
 		return kube.Section{}, platforms.OptionFaults{{Message: "cannot be read: " + err.Error()}}
 	}
-	made := kube.Section{Kind: "Framework", Namespace: written.Namespace, NNIPlatform: Name}
+	made := kube.Section{Kind: "Framework", Namespace: written.Namespace, NNIPlatform: Name, Spelling: kube.SpellingOfNNI}
 	var faults platforms.OptionFaults
 	if written.Template != nil {
 		made.Roles, faults = written.Template.roles(written)

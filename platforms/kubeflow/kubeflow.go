@@ -65,7 +65,7 @@ func read(options json.RawMessage) (kube.Section, error) {
 	if !known {
 		return kube.Section{}, platforms.OptionFaults{{Field: "operator", Message: "is missing", Hint: "tf-operator or pytorch-operator"}}
 	}
-	made := kube.Section{Kind: operator.kind, Namespace: written.Namespace, NNIPlatform: Name}
+	made := kube.Section{Kind: operator.kind, Namespace: written.Namespace, NNIPlatform: Name, Spelling: kube.SpellingOfNNI}
 	var faults platforms.OptionFaults
 	for _, each := range operator.roles(written) {
 		if each.role == nil {

@@ -193,8 +193,11 @@ func (w World) checkCode(platform experiment.Platform) (faults, warnings []exper
 // checkScript looks for the script that an interpreter is given. Something may still
 // make it before a trial starts.
 func (w World) checkScript(platform experiment.Platform) []experiment.OptionFault {
-	script := scriptOf(platform.Command)
-	if script == "" || filepath.IsAbs(script) && !w.Registry[platform.Name].Traits.RunsHere {
+	script, traits := scriptOf(platform.Command), w.Registry[platform.Name].Traits
+	if !traits.RunsHere && !traits.CopiesCode { // the code is not on this machine
+		return nil
+	}
+	if script == "" || filepath.IsAbs(script) && !traits.RunsHere {
 		return nil
 	}
 	path := script

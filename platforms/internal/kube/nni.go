@@ -17,6 +17,9 @@ type NNIRole struct {
 	Registry string `json:"privateRegistryAuthPath"`
 }
 
+// SpellingOfNNI is Section.Spelling of NNI's training services.
+var SpellingOfNNI = map[string]string{"kind": "", "volumes[0]": "storage.claimName", "serviceAccount": "serviceAccountName"}
+
 // TraitsOfNNI are those of NNI's training services on Kubernetes.
 func TraitsOfNNI(name string) platforms.Traits {
 	return platforms.Traits{Name: name, CopiesCode: true, TriedFirst: true, KeepsIntent: true, PollInterval: time.Second, Losable: 2}

@@ -33,6 +33,11 @@ func (p *platform) Try(ctx context.Context) ([]platforms.HostState, error) {
 			break
 		}
 	}
+	for i, fault := range state.Faults {
+		if own, ok := s.section.Spelling[fault.Field]; ok {
+			state.Faults[i].Field = own
+		}
+	}
 	return []platforms.HostState{state}, nil
 }
 

@@ -75,10 +75,13 @@ func requireMarks(t *testing.T, directory string, count int) {
 
 func TestTheExamplesOfNNIsFilesAreValid(t *testing.T) {
 	h := endtoend.NewHome(t)
+	nobody := h.Write("kubeconfig", string(kube.Kubeconfig("https://127.0.0.1:1", "none", nil))) // which is a warning
+	h = h.With("KUBECONFIG=" + nobody)
 	for _, name := range []string{"nni-kubeflow.yml", "nni-frameworkcontroller.yml", "nni-adl.yml"} {
 		result := h.Run("validate", filepath.Join(endtoend.Root(), "examples", "kubernetes", name))
 		require.Zero(t, result.Code, "%s: %s", name, result.Stderr)
 		require.NotContains(t, result.Stderr, "means nothing", name)
+		require.NotContains(t, result.Stderr, "there is no script", name)
 	}
 }
 
@@ -155,8 +158,12 @@ func TestNNIsV2FileForFrameworkControllerRunsAsItIs(t *testing.T) {
 	cluster := kube.Up(t)
 	namespace, h := cluster.Namespace(t), nnisHome(t, cluster)
 	h.Write("registry.json", registry)
+	file := fmt.Sprintf(frameworkV2, namespace, cluster.Python(t))
+	refused := h.Run("validate", h.Write("early.yml", file))
+	require.NotZero(t, refused.Code)
+	require.Contains(t, refused.Stderr, `trainingService.storage.claimName: the cluster has no persistent volume claim "nni-storage"`)
 	directory := volume(t, cluster, namespace, "nni-storage")
-	runsAll(t, h, fmt.Sprintf(frameworkV2, namespace, cluster.Python(t)), 2)
+	runsAll(t, h, file, 2)
 	requireMarks(t, directory, 2)
 	requireNowhere(t, h, "YWRhOmJlc3Qta2VwdC1zZWNyZXQ")
 }
@@ -367,6 +374,8 @@ func TestNNIsFileForAdaptDLRunsAsItIs(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Join(checkpoints, name), 0o755))
 		persistentVolume(t, cluster, namespace, namespace+"-"+name, filepath.Join(checkpoints, name))
 	}
+	cluster.Create(t, "/api/v1/namespaces/"+namespace+"/secrets", kube.Object{"apiVersion": "v1", "kind": "Secret", "metadata": kube.Object{"name": "stagingsecret"},
+		"type": "kubernetes.io/dockerconfigjson", "stringData": kube.Object{".dockerconfigjson": registry}})
 	runsAll(t, h, fmt.Sprintf(adlV1, namespace, cluster.Python(t)), 2)
 	requireMarks(t, filepath.Join(checkpoints, "*", "adaptdl", "checkpoint"), 2)
 	cluster.Await(t, "nothing of ours on the cluster", func() bool { return len(leftovers(t, cluster, namespace)) == 0 })
