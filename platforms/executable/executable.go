@@ -10,8 +10,10 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
-	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/platforms/internal/verbs"
@@ -52,8 +54,8 @@ type platform struct {
 	*kind
 	section platforms.Section
 
-	mutex     sync.Mutex
-	described *described // nil until the executable has answered
+	asking    singleflight.Group
+	described atomic.Pointer[described] // nil until the executable has answered
 }
 
 var _ platforms.WithHosts = (*platform)(nil)
@@ -100,18 +102,34 @@ func (p *platform) open(ctx context.Context, verb string) (*described, error) {
 		return nil, platforms.Errorf(platforms.Invalid, verb, "%w", err)
 	}
 	secrets := secretsOf(p.section.Written, text)
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	if p.described == nil {
-		d, err := p.describe(ctx, now, secrets)
-		if err != nil {
-			return nil, err
-		}
-		p.described = d
+	d, err := p.known(ctx, now, secrets)
+	if err != nil {
+		return nil, err
 	}
-	current := *p.described
+	current := *d
 	current.call.Options, current.program = now.Options, current.program.hiding(secrets)
 	return &current, nil
+}
+
+// known returns what the executable is like. All who ask at the same time share one
+// call, and each waits no longer than it likes.
+func (p *platform) known(ctx context.Context, now settings, secrets []string) (*described, error) {
+	if d := p.described.Load(); d != nil {
+		return d, nil
+	}
+	asked := p.asking.DoChan("describe", func() (any, error) {
+		d, err := p.describe(context.WithoutCancel(ctx), now, secrets)
+		if err == nil {
+			p.described.Store(d)
+		}
+		return d, err
+	})
+	select {
+	case answer := <-asked:
+		return answer.Val.(*described), answer.Err
+	case <-ctx.Done():
+		return nil, platforms.Errorf(platforms.Transient, "describe", "%s has not answered yet: %w", now.Executable, ctx.Err())
+	}
 }
 
 func (p *platform) describe(ctx context.Context, now settings, secrets []string) (*described, error) {

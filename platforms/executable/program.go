@@ -44,6 +44,7 @@ type program struct {
 	patience    time.Duration // for one call
 	slots       chan struct{} // as many as calls may be under way
 	secrets     *strings.Replacer
+	note        func(verb string, sent, answered []byte, err error) // of each call; nil: nobody cares
 }
 
 func newProgram(path string, environment []string, patience time.Duration, concurrency int) *program {
@@ -76,6 +77,9 @@ func (p *program) call(ctx context.Context, verb string, request, answer any) er
 		return platforms.Errorf(platforms.Invalid, verb, "%w", err)
 	}
 	output, err := p.run(ctx, verb, input)
+	if p.note != nil {
+		p.note(verb, input, output, err)
+	}
 	if err != nil {
 		return err
 	}

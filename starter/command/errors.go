@@ -12,7 +12,7 @@ import (
 // Exit codes, part of the contract for scripts.
 const (
 	ExitDone        = 0   // done
-	ExitNoSuccess   = 1   // done, and no trial succeeded; doctor: something must be mended
+	ExitNoSuccess   = 1   // done, and no trial succeeded; doctor: something must be mended; platform check: a rule is broken
 	ExitBadInput    = 2   // bad input: nothing was started or changed
 	ExitStopped     = 3   // the experiment was stopped
 	ExitUnreachable = 4   // the engine cannot be reached

@@ -21,19 +21,7 @@ import sys
 import tempfile
 import time
 
-# Started beside each command: it waits, and writes down how that ended. One alone can
-# make the link, so a second one that is started for a run does nothing.
-KEEPER = """
-import json, os, subprocess, sys, time
-os.symlink(str(os.getpid()), "pid")
-code = subprocess.call(["sh", "-c", sys.argv[1]])
-with open("end.new", "w") as file:
-    json.dump({"code": code, "ended": time.time()}, file)
-os.rename("end.new", "end")
-"""
-
-
-NOBODY = "none"  # in the place of a pid: the run was cancelled before it started
+NOBODY = "none"  # in the place of a process: the run was cancelled before it started
 
 
 def place(request, run):
@@ -47,7 +35,7 @@ def describe(request):
 def submit(request):
     """Starts a run, or finds the one that was started before. It may die anywhere: the next submit goes on."""
     directory, job = place(request, request), request["job"]
-    if pid_of(directory):
+    if keeper_of(directory):
         return {"data": {"place": directory}}
     os.makedirs(directory, exist_ok=True)
     copy_code(job["codeDirectory"], directory)
@@ -57,7 +45,7 @@ def submit(request):
     variables.update(NNI_SYS_DIR=directory, NNI_OUTPUT_DIR=directory, NNI_CODE_DIR=directory + "/code",
                      PERENNIAL_PARAMETERS=directory + "/parameters.json", PERENNIAL_OUTPUT_DIR=directory)
     command = "cd code && { %s\n} >../stdout 2>../stderr" % job["command"]
-    subprocess.Popen([sys.executable, "-c", KEEPER, command], cwd=directory, env=variables, start_new_session=True,
+    subprocess.Popen([sys.executable, os.path.abspath(__file__), "keep", command], cwd=directory, env=variables, start_new_session=True,
                      stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return {"data": {"place": directory}}
 
@@ -74,12 +62,34 @@ def copy_code(source, directory):
     shutil.rmtree(copy)
 
 
-def pid_of(directory):
-    """The pid of a run's keeper, empty where none has started."""
+def keep(command):
+    """Is started beside each command: waits, and writes down how that ended. One alone can make the link, so a second
+    one that is started for a run does nothing."""
+    os.symlink(process("self"), "keeper")
+    code = subprocess.call(["sh", "-c", command])
+    write("end", json.dumps({"code": code, "ended": time.time()}))
+
+
+def process(pid):
+    """What names a process for ever: its pid, when it began, and since which boot. A pid alone is soon another's."""
+    with open("/proc/%s/stat" % pid) as stat, open("/proc/sys/kernel/random/boot_id") as boot:
+        fields = stat.read()
+        return "%s %s %s" % (fields.split()[0], fields.rpartition(")")[2].split()[19], boot.read().strip())
+
+
+def keeper_of(directory):
+    """The process that is a run's keeper, empty where none has started."""
     try:
-        return os.readlink(os.path.join(directory, "pid"))
+        return os.readlink(os.path.join(directory, "keeper"))
     except FileNotFoundError:
         return ""
+
+
+def lives(keeper):
+    try:
+        return keeper not in ("", NOBODY) and process(keeper.split()[0]) == keeper
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def write(path, text):
@@ -102,7 +112,7 @@ def poll(request):
 
 
 def report(directory, after):
-    pid, end = pid_of(directory), read(os.path.join(directory, "end"))
+    keeper, end = keeper_of(directory), read(os.path.join(directory, "end"))
     told = {"phase": "gone", "reason": "it is not there any more"}
     if not os.path.isdir(directory):
         told = {"phase": "gone", "reason": "nobody submitted it"}
@@ -110,9 +120,9 @@ def report(directory, after):
         code = json.loads(end)["code"]
         told = {"phase": "exited", "exit": {"code": code if code >= 0 else 128 - code}, "ended": stamp(json.loads(end)["ended"]),
                 "started": began(directory)}
-    elif pid and os.path.exists("/proc/" + pid):
+    elif lives(keeper):
         told = {"phase": "running", "started": began(directory)}
-    elif not pid:
+    elif not keeper:
         told.update(phase="waiting", reason="its code is being copied")
     records = metrics(directory, bool(end))
     told.update(host=os.uname().nodename, records=records[int(after or 0):], next=str(len(records)))
@@ -120,7 +130,7 @@ def report(directory, after):
 
 
 def began(directory):
-    return stamp(os.lstat(os.path.join(directory, "pid")).st_mtime)
+    return stamp(os.lstat(os.path.join(directory, "keeper")).st_mtime)
 
 
 def stamp(seconds):
@@ -144,16 +154,13 @@ def cancel(request):
     directory = place(request, request)
     os.makedirs(directory, exist_ok=True)
     try:
-        os.symlink(NOBODY, os.path.join(directory, "pid"))  # what has not started never does
+        os.symlink(NOBODY, os.path.join(directory, "keeper"))  # what has not started never does
     except FileExistsError:
         pass
     if read(os.path.join(directory, "end")):
         return {}
-    if pid_of(directory) != NOBODY:
-        try:
-            os.killpg(int(pid_of(directory)), signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+    if lives(keeper_of(directory)):
+        os.killpg(int(keeper_of(directory).split()[0]), signal.SIGKILL)
     write(os.path.join(directory, "end"), json.dumps({"code": 137, "ended": time.time()}))
     return {}
 
@@ -171,4 +178,6 @@ def cleanUp(request):
 
 
 if __name__ == "__main__":
+    if sys.argv[1] == "keep":
+        sys.exit(keep(sys.argv[2]))
     print(json.dumps(globals()[sys.argv[1]](json.load(sys.stdin))))

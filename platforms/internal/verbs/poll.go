@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/perennial-ml/perennial/metrics"
@@ -151,9 +152,7 @@ func (p *Platform) ask(ctx context.Context, d *service, asked []*look) error {
 	if err := hear(asked, told); err != nil {
 		return err
 	}
-	for _, l := range asked {
-		d.enforce(ctx, l)
-	}
+	d.enforceAll(ctx, asked)
 	return nil
 }
 
@@ -322,6 +321,18 @@ func (l *look) gone() error {
 func (l *look) fresh() bool {
 	info, err := os.Stat(l.answered)
 	return err == nil && time.Since(info.ModTime()) < margin
+}
+
+// enforceAll ends by force what had all the time there is, all at once and
+// within forcedAfter: the rest has its turn with the next poll.
+func (d *service) enforceAll(ctx context.Context, asked []*look) {
+	ctx, cancel := context.WithTimeout(ctx, forcedAfter)
+	defer cancel()
+	var group sync.WaitGroup
+	for _, l := range asked {
+		group.Go(func() { d.enforce(ctx, l) })
+	}
+	group.Wait()
 }
 
 // enforce ends a run by force that had all the time there is to end by itself.

@@ -123,15 +123,7 @@ func (p *Platform) start(ctx context.Context, d *service, a attempt, job platfor
 	if err != nil || seen.Intent != nil {
 		return nil, err
 	}
-	if err := rundir.ReplaceFile(a.Path(trial.ParameterFile), job.Parameter, 0o644); err != nil {
-		return nil, err
-	}
-	request := Submission{Run: a.run(nil), GPUs: job.GPUs, MaxDuration: job.MaxDuration.Seconds()}
-	if a.Shared {
-		request.Command, err = p.lay(ctx, d, a, job)
-	} else {
-		request.Job = p.job(a, job)
-	}
+	request, err := p.request(ctx, d, a, job)
 	if err != nil {
 		return nil, err
 	}
@@ -143,6 +135,22 @@ func (p *Platform) start(ctx context.Context, d *service, a attempt, job platfor
 	}
 	p.heard.submitted(a.Key)
 	return data, nil
+}
+
+// request makes everything ready that a start needs, and returns what the service is to
+// be asked. All of it may be repeated.
+func (p *Platform) request(ctx context.Context, d *service, a attempt, job platforms.Job) (Submission, error) {
+	request := Submission{Run: a.run(nil), GPUs: job.GPUs, MaxDuration: job.MaxDuration.Seconds()}
+	if err := rundir.ReplaceFile(a.Path(trial.ParameterFile), job.Parameter, 0o644); err != nil {
+		return request, err
+	}
+	var err error
+	if a.Shared {
+		request.Command, err = p.lay(ctx, d, a, job)
+	} else {
+		request.Job = p.job(a, job)
+	}
+	return request, err
 }
 
 // claimed waits for the right to submit a run, which another process may have.

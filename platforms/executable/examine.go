@@ -1,0 +1,49 @@
+package executable
+
+import (
+	"context"
+	"time"
+
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/platforms/internal/verbs"
+)
+
+// Rule is how an executable was found to keep one rule of its contract.
+type Rule = verbs.Rule
+
+const describing = "describe says what the executable is like"
+
+// Examine tries an executable against every rule of its contract that concerns it, by
+// real trials of a moment's length, and returns how each was kept, in their order.
+// The section's experiment should be one that nobody has, and options.StateDirectory
+// one that is removed afterwards. A run may take patience to start and to end, queues
+// included.
+func Examine(ctx context.Context, options Options, section platforms.Section, patience time.Duration) ([]Rule, error) {
+	return examine(ctx, options, section, patience, "")
+}
+
+func examine(ctx context.Context, options Options, section platforms.Section, patience time.Duration, only string) ([]Rule, error) {
+	shared := &kind{options, verbs.New(verbs.Options{Name: Name, StateDirectory: options.StateDirectory, Runner: options.Runner})}
+	p := shared.open(section)
+	d, err := p.open(ctx, "describe")
+	if err != nil {
+		return []Rule{{Rule: describing, Broken: err.Error()}}, nil
+	}
+	examination := verbs.Examination{Platform: p.Platform, Service: d.noting, Verbs: d.Verbs, Patience: patience, Only: only}
+	found, err := examination.Run(ctx)
+	return append([]Rule{{Rule: describing, Kept: true}}, found...), err
+}
+
+// noting is the same executable, whose calls are told to note.
+func (d *described) noting(note func(verbs.Call)) verbs.Service {
+	noting, program := *d, *d.program
+	program.note = func(verb string, sent []byte, answered []byte, err error) {
+		call := verbs.Call{Verb: verb, Sent: program.secrets.Replace(string(sent)), Answered: program.secrets.Replace(string(answered))}
+		if err != nil {
+			call.Failed = err.Error()
+		}
+		note(call)
+	}
+	noting.program = &program
+	return &noting
+}

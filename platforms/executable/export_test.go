@@ -1,0 +1,15 @@
+package executable
+
+import (
+	"context"
+	"time"
+
+	"github.com/perennial-ml/perennial/platforms"
+)
+
+// Only is Examine with one rule.
+func Only(name string) func(context.Context, Options, platforms.Section, time.Duration) ([]Rule, error) {
+	return func(ctx context.Context, options Options, section platforms.Section, patience time.Duration) ([]Rule, error) {
+		return examine(ctx, options, section, patience, name)
+	}
+}

@@ -1,0 +1,50 @@
+package endtoend
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestAPlatformOfOnesOwnIsCheckedAndSaysWhatItBreaks has the page of Python break one
+// rule, and print a secret where it does.
+func TestAPlatformOfOnesOwnIsCheckedAndSaysWhatItBreaks(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	page := filepath.Join(Root(), "examples", "platforms", "own-ways", "own_ways.py")
+	sound := h.Run("platform", "check", page)
+	require.Zero(t, sound.Code, "%s%s", sound.Stdout, sound.Stderr)
+	require.NotContains(t, sound.Stdout, "BROKEN")
+
+	content, err := os.ReadFile(page)
+	require.NoError(t, err)
+	broken := filepath.Join(h.Work, "platform.py")
+	text := strings.Replace(string(content), `    return {"text": read`, `    sys.exit(request["options"]["token"] + " is my token")`+"\n"+`    return {"text": read`, 1)
+	syscall.ForkLock.RLock()
+	err = os.WriteFile(broken, []byte(text), 0o755)
+	syscall.ForkLock.RUnlock()
+	require.NoError(t, err)
+	secret := "correct-horse-battery"
+	result := h.With("QUEUE_TOKEN="+secret).Run("platform", "check", broken, "--options", h.Write("options.yml", "token: ${env:QUEUE_TOKEN}\n"), "--output", "json")
+	require.Equal(t, 1, result.Code, "%s%s", result.Stdout, result.Stderr)
+	require.NotContains(t, result.Stdout+result.Stderr, secret)
+	var rules []struct {
+		Rule, Broken string
+		Kept         bool
+		Calls        []struct{ Verb, Sent, Failed string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(result.Stdout), &rules))
+	for _, rule := range rules {
+		require.Equal(t, !strings.HasPrefix(rule.Rule, "logs "), rule.Kept, rule.Rule)
+		if !rule.Kept {
+			require.Contains(t, rule.Broken, "is my token")
+			require.Equal(t, "logs", rule.Calls[len(rule.Calls)-1].Verb)
+		}
+	}
+	require.Equal(t, 2, h.Run("platform", "check", page, "--options", filepath.Join(h.Work, "missing.yml")).Code)
+}
