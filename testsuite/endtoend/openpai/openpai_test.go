@@ -99,7 +99,7 @@ func TestTrialsInEnvironmentsOutliveTheHostAndAnEnvironmentAndARevokedToken(t *t
 	environment := w.environmentOf(first)
 	w.Cluster.Kill(environment)
 	w.done(run, 6, map[string]bool{first + "/1": true})
-	require.LessOrEqual(t, w.Calls("submit"), 4, "six trials and one of them twice, in a few environments")
+	require.Less(t, w.Calls("submit"), 7, "seven attempts, in fewer environments")
 	w.requireNoSecret(run.ID(), openpailab.Token, renewed)
 }
 
@@ -174,5 +174,4 @@ paiConfig:
 	run := w.Follow(file)
 	require.Equal(t, "DONE", run.Finished(3*endtoend.Patience).Status)
 	w.RequireExactlyOnce(run.ID(), 2, nil)
-	require.Equal(t, 1, w.Calls("submit"), "one environment for both")
 }
