@@ -252,6 +252,7 @@ var kubernetesOptions = &section{keys: []key{
 	{name: "volumes", kind: listOf(free), doc: "volumes, as a pod has them"},
 	{name: "volumeMounts", kind: listOf(free), doc: "where trials find the volumes, as a container has them"},
 	{name: "queue", kind: text, doc: "the queue of Kueue"},
+	{name: "podPatch", kind: free, doc: "metadata and spec of a pod, merged into those of trials as kubectl patch does; the trial's container is called trial"},
 	{name: "imagePullLimit", kind: durationFrom(1), fallback: int64(1800), doc: "how long an image may fail to be pulled before the trial has failed"},
 }}
 

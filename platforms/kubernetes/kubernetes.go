@@ -52,6 +52,7 @@ type section struct {
 	VolumeMounts     []any             `json:"volumeMounts"`
 	Queue            string            `json:"queue"`
 	ImagePullLimit   int64             `json:"imagePullLimit"` // seconds
+	PodPatch         map[string]any    `json:"podPatch"`
 }
 
 func read(options json.RawMessage) (kube.Section, error) {
@@ -68,6 +69,9 @@ func read(options json.RawMessage) (kube.Section, error) {
 	if known := kube.Kinds(); !slices.Contains(known, written.Kind) {
 		faults = append(faults, platforms.OptionFault{Field: "kind", Message: fmt.Sprintf("%q is no kind that runs trials", written.Kind), Hint: strings.Join(known, ", ")})
 	}
+	if fault := kube.CheckPatch(written.PodPatch); fault != nil {
+		faults = append(faults, *fault)
+	}
 	if faults != nil {
 		return kube.Section{}, faults
 	}
@@ -77,7 +81,7 @@ func read(options json.RawMessage) (kube.Section, error) {
 func (s section) section() kube.Section {
 	pod := kube.Pod{Image: s.Image, CPU: s.CPU, Memory: s.Memory, GPUResource: s.GPUResource, ServiceAccount: s.ServiceAccount,
 		ImagePullSecrets: s.ImagePullSecrets, NodeSelector: s.NodeSelector, PriorityClass: s.PriorityClass, Tolerations: s.Tolerations,
-		Volumes: s.Volumes, Mounts: s.VolumeMounts}
+		Volumes: s.Volumes, Mounts: s.VolumeMounts, Patch: s.PodPatch}
 	return kube.Section{Target: kube.Target{Kubeconfig: s.Kubeconfig, Context: s.Context}, Namespace: s.Namespace, Kind: s.Kind,
 		Roles: []kube.Role{{Name: kube.FirstRole(s.Kind), Replicas: 1, Pod: pod}}, Queue: s.Queue, PullLimit: time.Duration(s.ImagePullLimit) * time.Second, NNIPlatform: "kubeflow"}
 }

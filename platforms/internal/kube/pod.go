@@ -69,7 +69,8 @@ func (r Role) template(kind jobKind, s Section, job platforms.Job, stock stock) 
 	for _, finish := range r.Pod.finish {
 		finish(job.Key, pod)
 	}
-	return template{r, kind.nameOf(job.Key), pod}, nil
+	pod, err = patched(pod, r.Pod.Patch)
+	return template{r, kind.nameOf(job.Key), pod}, err
 }
 
 // told is the runner's job, as the value of a variable.

@@ -42,9 +42,9 @@ type Pod struct {
 	NodeSelector     map[string]string
 	PriorityClass    string
 	Tolerations      []any
-	Volumes          []any // beside ours
-	Mounts           []any // of them, in the trial's container
-	Patch            object
+	Volumes          []any  // beside ours
+	Mounts           []any  // of them, in the trial's container
+	Patch            object // merged into the whole pod at last
 
 	// What our own packages add: made once before a run, and at last to the pod.
 	secrets []secret
