@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/perennial-ml/perennial/record"
@@ -25,6 +26,10 @@ type RoundRequest struct {
 	// Room is how many more trials could start now. It is negative where trials
 	// that were asked still wait for a slot.
 	Room int `json:"room"`
+	// Left is how many trials are under way where none takes the place of one that
+	// ends; else 0. Then ends alone are answered with all together, or when the clock
+	// ticks.
+	Left int `json:"left,omitempty"`
 	// NoMore is what the workflow believes about RoundAnswer.NoMore.
 	NoMore bool `json:"noMore,omitempty"`
 	// Late is what the workflow believes about RoundAnswer.Late.
@@ -96,20 +101,21 @@ type round struct {
 func (r *round) wait(ctx context.Context) (RoundAnswer, error) {
 	ticker := time.NewTicker(clockTick)
 	defer ticker.Stop()
-	for ticked := false; ; {
+	for ticked, tick := false, false; ; {
 		rung := r.tuner.bell.next()
 		answer, err := r.look(ctx)
 		concerned := ticked && answer.Progress.Attention() != r.Attention
-		if err != nil || len(answer.News) > 0 || answer.NoMore != r.NoMore || answer.Late != r.Late || concerned {
+		if err != nil || r.worthTelling(answer.News, tick) || answer.NoMore != r.NoMore || answer.Late != r.Late || concerned {
 			return answer, errors.Join(err, r.count(context.WithoutCancel(ctx)))
 		}
+		tick = false
 		select {
 		case <-r.changed:
 		case <-rung:
 		case <-r.deadline():
 		case <-r.retrial():
 		case <-ticker.C:
-			ticked = true
+			ticked, tick = true, true
 			err = r.count(ctx)
 		case <-ctx.Done():
 			return answer, errors.Join(ctx.Err(), r.count(context.WithoutCancel(ctx)))
@@ -118,6 +124,17 @@ func (r *round) wait(ctx context.Context) (RoundAnswer, error) {
 			return answer, err
 		}
 	}
+}
+
+// maxKept bounds the ends that wait for others, since every look reads them again.
+const maxKept = 100
+
+// worthTelling tells whether the workflow has to know the news now.
+func (r *round) worthTelling(news []News, tick bool) bool {
+	if len(news) == 0 || tick || len(news) >= min(r.Left, maxKept) {
+		return len(news) > 0
+	}
+	return slices.ContainsFunc(news, func(n News) bool { return n.Kind != trial.KindEnded })
 }
 
 // look reads the news and has the tuner fill what is free.

@@ -62,6 +62,33 @@ func TestAnEndAndWhatTakesItsSlotAreOneAnswer(t *testing.T) {
 	require.Equal(t, []trial.Kind{trial.KindEnded, trial.KindAsked}, kinds(<-answer))
 }
 
+func TestEndsThatMakeRoomForNothingAreToldTogether(t *testing.T) {
+	f := newFixtureWith(t, func(e *experiment.Experiment) { e.MaxTrials = 2 })
+	cursor := f.round(1, 2).Cursor
+	told := make(chan activities.RoundAnswer, 1)
+	go func() {
+		answer, err := call[activities.RoundAnswer](f, f.Round, activities.RoundRequest{Experiment: id, Cursor: cursor, NoMore: true, Left: 2})
+		if err != nil {
+			f.Errorf("round: %v", err)
+		}
+		told <- answer
+	}()
+	f.end(0)
+	select {
+	case answer := <-told:
+		require.Fail(t, "a round came back for an end that makes room for nothing", "%+v", answer.News)
+	case <-time.After(100 * time.Millisecond): // what does not happen has no end to wait for
+	}
+	f.end(1)
+	require.Contains(t, kinds(<-told), trial.KindEnded)
+
+	cursor = f.row().LastEvent - 1
+	f.command(trial.SetConcurrency, "5")
+	answer, err := call[activities.RoundAnswer](f, f.Round, activities.RoundRequest{Experiment: id, Cursor: cursor, NoMore: true, Left: 9})
+	require.NoError(t, err)
+	require.Len(t, answer.News, 2, "a command is told at once")
+}
+
 func TestIntermediatesWakeNoRound(t *testing.T) {
 	f := newFixture(t)
 	cursor := f.round(1, 1).Cursor

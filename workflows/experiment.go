@@ -284,10 +284,18 @@ func (e *experimentRun) assess() {
 func (e *experimentRun) round() (answer activities.RoundAnswer, err error) {
 	request := activities.RoundRequest{
 		Experiment: e.id, Cursor: e.Cursor, Stamp: e.Stamp, NoMore: e.NoMore, Late: e.Late,
-		Room: e.Concurrency - len(e.Open) - len(e.Waiting), Attention: e.Progress.Attention(),
+		Room: e.Concurrency - len(e.Open) - len(e.Waiting), Left: e.left(), Attention: e.Progress.Attention(),
 	}
 	err = workflow.ExecuteActivity(forLong(e.ctx, e.roundSummary()), do.Round, request).Get(e.ctx, &answer)
 	return answer, err
+}
+
+// left is how many trials are under way, where nothing starts when one of them ends.
+func (e *experimentRun) left() int {
+	if !e.NoMore || e.Status != record.Running || len(e.Waiting) > 0 {
+		return 0
+	}
+	return len(e.Open)
 }
 
 // apply takes over what happened. What the record told of already when this run
