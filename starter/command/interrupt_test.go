@@ -72,8 +72,8 @@ func leaves(cmd *cobra.Command, arguments map[string][]string) [][]string {
 	return all
 }
 
-// neverWait are the commands that ask nobody.
-var neverWait = map[string]bool{"completion": true, "help": true, "init": true, "version": true, "validate": true}
+// neverWait are the commands that ask no host.
+var neverWait = map[string]bool{"platform": true, "completion": true, "help": true, "init": true, "version": true, "validate": true}
 
 func TestEveryCommandEndsOnceItIsInterruptedWhateverItWaitsFor(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "experiment.yml")
