@@ -147,3 +147,27 @@ func TestAStorageThatIsNotThereFailsTheTrialAndNotSilently(t *testing.T) {
 	require.Equal(t, platforms.NotFound, platforms.CodeOf(err))
 	require.ErrorContains(t, err, "Storage nowhere is not found")
 }
+
+func TestHundredsOfTrialsInEnvironmentsNeverMeetALimit(t *testing.T) {
+	t.Parallel()
+	w := reusing(t)
+	const trials, concurrency = 200, 10
+	final, running := 0.5, []platforms.Handle{}
+	for next := 0; next < trials || len(running) > 0; w.pass(5 * time.Second) { // as often as jobs are listed
+		for ; len(running) < concurrency && next < trials; next++ {
+			running = append(running, w.begin(w.job(next, platformtest.Behaviour{Final: &final})))
+		}
+		reports, err := w.Poll(t.Context(), platforms.Ask(running...))
+		require.NoError(t, err)
+		var still []platforms.Handle
+		for i, report := range reports {
+			if report.Phase != platforms.Exited {
+				still = append(still, running[i])
+			}
+		}
+		running = still
+	}
+	require.Zero(t, w.Calls("refused"))
+	require.Less(t, w.Calls("submit"), 60, "that is what an hour takes")
+	w.cleanUp()
+}
