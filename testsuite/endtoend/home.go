@@ -79,6 +79,7 @@ func (h *Home) Command(ctx context.Context, args ...string) *exec.Cmd {
 // Run runs a command of starter's to its end.
 func (h *Home) Run(args ...string) Result {
 	h.t.Helper()
+	Program(h.t) // which may have to be built: that takes none of the command's time
 	ctx, cancel := context.WithTimeout(h.t.Context(), Patience)
 	defer cancel()
 	command := h.Command(ctx, args...)
