@@ -343,11 +343,16 @@ func (s subject) quiet() bool {
 			last = info.ModTime()
 		}
 	}
-	return time.Since(last) > settling
+	return time.Since(last) > arriving
 }
 
-// settling is how long something may still be on its way that nobody wants.
-const settling = 3 * time.Second
+const (
+	// settling is how long something may still be on its way that nobody wants.
+	settling = 3 * time.Second
+	// arriving is how long a start may still be on its way whose process is not to be
+	// seen yet, on a busy machine.
+	arriving = 10 * time.Second
+)
 
 // settle waits for a second start of a run: in a shared directory it does nothing.
 func (x *examiner) settle(s subject) error {
