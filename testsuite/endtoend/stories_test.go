@@ -228,7 +228,7 @@ func TestStory4_ResetOnATrialThatRuns(t *testing.T) {
 func TestStory5_StopWithFourRunningAndResume(t *testing.T) {
 	t.Parallel()
 	h := NewHome(t)
-	run := h.Follow(h.Experiment(Plan{Trials: 6, Concurrency: 4, Steps: "6", Pause: "0.5"}))
+	run := h.Follow(h.Experiment(Plan{Trials: 6, Concurrency: 4, Steps: "6", Pause: "1"}))
 	id := run.ID()
 	h.AwaitRunning(id, 4)
 	h.Must("stop", id)
