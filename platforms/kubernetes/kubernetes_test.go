@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,13 +29,26 @@ func open(t *testing.T, cluster *kube.Cluster, namespace string, more map[string
 	options, err := json.Marshal(keys)
 	require.NoError(t, err)
 	kind := kubernetes.New(kubernetes.Options{StateDirectory: t.TempDir(), Runner: binary.For})
-	section := platformtest.Section("kubernetes", trial.NewExperimentID(), func() json.RawMessage { return options })
+	experiment := strings.TrimPrefix(namespace, "test-")
+	section := platformtest.Section("kubernetes", experiment, func() json.RawMessage { return options })
 	opened := kind.Open(section)
+	experiments.Store(opened, experiment)
 	t.Cleanup(func() { _ = opened.Close() })
 	return opened
 }
 
+// experiments are those of the sections that open opened: one in each namespace.
+var experiments sync.Map
+
+var submitted atomic.Int64
+
 func key() trial.Key { return trial.Key{Experiment: trial.NewExperimentID(), Attempt: 1} }
+
+// oneMore is the key of one more trial of a section's experiment.
+func oneMore(p platforms.Platform) trial.Key {
+	experiment, _ := experiments.Load(p)
+	return trial.Key{Experiment: experiment.(string), Sequence: int(submitted.Add(1)), Attempt: 1}
+}
 
 // await waits for a report.
 func await(t *testing.T, p platforms.Platform, handle platforms.Handle, wanted func(platforms.Report) bool) platforms.Report {
@@ -51,7 +66,7 @@ func await(t *testing.T, p platforms.Platform, handle platforms.Handle, wanted f
 }
 
 func submit(t *testing.T, p platforms.Platform, command string) platforms.Handle {
-	made := job(t, key(), platformtest.Behaviour{})
+	made := job(t, oneMore(p), platformtest.Behaviour{})
 	made.Command = command
 	handle, err := p.Submit(t.Context(), made)
 	require.NoError(t, err)
