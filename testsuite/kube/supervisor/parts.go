@@ -56,7 +56,8 @@ func (p *part) start(logs string) error {
 	defer log.Close()
 	p.command = exec.Command(p.program, p.arguments...)
 	p.command.Stdout, p.command.Stderr, p.command.Dir = log, log, p.directory
-	p.command.Env = append(os.Environ(), p.environment...)
+	// Some look for what lies in servingDirectory wherever temporary files are.
+	p.command.Env = append(append(os.Environ(), "TMPDIR=/tmp"), p.environment...)
 	return p.launch()
 }
 
