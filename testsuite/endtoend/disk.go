@@ -78,14 +78,21 @@ func (d *Disk) CutPower() (ran []Process) {
 	return ran
 }
 
-// freeze stops every process of the home, and those that they start meanwhile.
+// freeze stops every process of the home, and those that they start meanwhile. One
+// that waits for its child to begin another program cannot be stopped before that has:
+// a child that was stopped on the way is let go on now and then.
 func (d *Disk) freeze() {
+	looks := 0
 	d.h.Await("everything to stand still", func() bool {
 		still := true
+		looks++
 		for _, process := range d.h.Processes() {
 			if !stopped(process.PID) {
 				still = false
 				_ = syscall.Kill(process.PID, syscall.SIGSTOP)
+			} else if looks%50 == 0 {
+				still = false
+				_ = syscall.Kill(process.PID, syscall.SIGCONT)
 			}
 		}
 		return still
