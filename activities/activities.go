@@ -37,7 +37,7 @@ type Activities struct {
 	Environment func(experiment string) string // the caller's environment file, "" if none
 	Queue       func(platform string) string   // the task queue of a platform's activities
 	Logger      *slog.Logger
-	Resumed     func() // somebody said resume: what got lost is looked for at once; may be nil
+	Sweep       func() // has the sweeper look at once; may be nil
 	// StateDirectory is this host's, below which trials of platform local live.
 	StateDirectory string
 	// Searchable tells whether the Temporal server knows our search attributes;

@@ -123,10 +123,17 @@ func (a *Activities) Command(ctx context.Context, id string, command trial.Comma
 	if errors.As(err, &rejected) || errors.Is(err, record.ErrNotFound) {
 		return 0, rejection(err)
 	}
-	if err == nil && command.Name == trial.Resume && a.Resumed != nil {
-		a.Resumed()
+	if err == nil && (command.Name == trial.Resume || command.Name == trial.Remove) {
+		a.sweep()
 	}
 	return event.Number, err
+}
+
+// sweep has somebody look at once for what got lost, and at what is to be removed.
+func (a *Activities) sweep() {
+	if a.Sweep != nil {
+		a.Sweep()
+	}
 }
 
 func rejection(err error) error {
@@ -207,6 +214,7 @@ func (a *Activities) Finish(ctx context.Context, id string, status record.Status
 	finished, err := a.Record.Finish(ctx, id, status, record.Place{Number: cursor, Stamp: stamp})
 	if finished && !status.Active() {
 		go EndAlgorithms(a, id) // a process may take its time to end
+		a.sweep()
 	}
 	return finished, forgotten(err)
 }

@@ -213,6 +213,15 @@ type WithCleanup interface {
 	CleanUp(ctx context.Context) error
 }
 
+// WithRemoval is a Platform that keeps for good what runs have left, such as their
+// directories.
+type WithRemoval interface {
+	// Remove removes all of that of the section's experiment, and what its runs are known
+	// by. It is called after CleanUp, again after a failure, and nobody asks about the
+	// experiment afterwards. A run that is still alive is an error.
+	Remove(ctx context.Context) error
+}
+
 // WithForget is a Platform that keeps something for each run which its users would
 // see and pay for.
 type WithForget interface {

@@ -63,6 +63,9 @@ func (t *transaction) addressee(experiment string, command trial.Command) (*expe
 // apply logs a command and does to the experiment what it says.
 func (t *transaction) apply(e *experimentRow, event trial.Event, command trial.Command) (trial.Event, error) {
 	event.Sequence, event.Attempt = trial.NoTrial, 0
+	if e.Status == Removing && command.Name != trial.Remove {
+		return trial.Event{}, rejected("it is being removed")
+	}
 	event, err := t.log(e, event, command.ID)
 	if err != nil {
 		return trial.Event{}, err
@@ -89,6 +92,8 @@ func (t *transaction) obey(e *experimentRow, command trial.Command) error {
 		}
 	case trial.EarlyStopCommand:
 		e.Ending = e.Status.Active()
+	case trial.Remove:
+		return t.condemn(e, command)
 	default:
 		return t.extend(e, command)
 	}

@@ -59,6 +59,9 @@ const (
 	Stopping Status = "STOPPING"
 	Stopped  Status = "STOPPED"
 	Done     Status = "DONE"
+	// Removing is an experiment that is over and of which nothing shall stay: it takes no
+	// command but another Remove, and is gone once all it left could be removed.
+	Removing Status = "REMOVING"
 )
 
 // Active tells whether an experiment in this state needs an open workflow.

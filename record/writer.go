@@ -20,8 +20,15 @@ type writer struct {
 	prepared *statements
 	wake     func(map[string]wake)
 	waiting  chan *operation
+	apart    chan apart
 	closing  chan struct{}
 	ended    chan struct{}
+}
+
+// apart is a command that must be in no transaction.
+type apart struct {
+	text   string
+	answer chan error
 }
 
 // operation is one change. It may run after its caller has given up.
@@ -58,6 +65,7 @@ func startWriter(conn *connection, wakeAll func(map[string]wake)) *writer {
 		prepared: newStatements(conn.PrepareContext),
 		wake:     wakeAll,
 		waiting:  make(chan *operation, batchLimit),
+		apart:    make(chan apart),
 		closing:  make(chan struct{}),
 		ended:    make(chan struct{}),
 	}
@@ -79,6 +87,8 @@ func (w *writer) loop() {
 		select {
 		case first := <-w.waiting:
 			w.commit(w.gather(first))
+		case command := <-w.apart:
+			command.answer <- w.command(command.text)
 		case <-w.closing:
 			w.finish()
 			return
@@ -165,6 +175,25 @@ func (w *writer) command(text string) error {
 	}
 	_, err = statement.ExecContext(context.Background())
 	return err
+}
+
+// alone runs a command outside of any transaction. It may run after its caller has
+// given up.
+func (w *writer) alone(ctx context.Context, text string) error {
+	command := apart{text, make(chan error, 1)}
+	select {
+	case w.apart <- command:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-w.ended:
+		return errClosed
+	}
+	select {
+	case err := <-command.answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // do hands an operation in and waits for its answer. answered is false where the

@@ -47,6 +47,7 @@ const (
 	Stop             = "stop"
 	EarlyStopCommand = "early-stop" // every running trial ends EARLY_STOPPED, then the experiment is DONE
 	AddTrial         = "add-trial"  // Value: the parameters, an object
+	Remove           = "remove"     // all of an experiment that is over goes, for ever; Value: a Removal, or nothing
 	SourceAlgorithm  = "algorithm"
 	SourceCustomized = "customized"
 )
@@ -57,6 +58,12 @@ type Command struct {
 	ID    string          `json:"id"` // unique; a repeated command is the same command
 	Name  string          `json:"name"`
 	Value json.RawMessage `json:"value,omitempty"`
+}
+
+// Removal says how an experiment is to be removed.
+type Removal struct {
+	// LeaveRemote leaves what cannot be removed because it cannot be reached.
+	LeaveRemote bool `json:"leaveRemote,omitempty"`
 }
 
 // Asked is a trial that will run, with the parameters it runs with for ever.
@@ -121,7 +128,7 @@ type Recovered struct {
 
 // Commands lists the names of commands that people can give.
 func Commands() []string {
-	return []string{SetConcurrency, SetMaxTrials, SetMaxDuration, SetSearchSpace, Pause, Resume, Stop, EarlyStopCommand, AddTrial}
+	return []string{SetConcurrency, SetMaxTrials, SetMaxDuration, SetSearchSpace, Pause, Resume, Stop, EarlyStopCommand, AddTrial, Remove}
 }
 
 // IsCommand tells whether name is a command, Accept among them.

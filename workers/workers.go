@@ -88,9 +88,10 @@ func Start(starting context.Context, options Options) (*Workers, error) {
 	activities := w.activities()
 	w.acting = activities
 	sweeps := sweeper.New(sweeper.Sweeper{
-		Record: options.Record, Workflows: w.Workflows(), Sections: options.Sections, Logger: options.Logger,
+		Record: options.Record, Workflows: w.Workflows(), Sections: options.Sections, RemoveFiles: activities.RemoveFiles,
+		Namespace: options.Namespace, Logger: options.Logger,
 	})
-	activities.Resumed = sweeps.Soon
+	activities.Sweep = sweeps.Soon
 	left, err := w.begin(starting, activities)
 	if err != nil {
 		w.Stop()

@@ -80,6 +80,7 @@ const (
 	verbSupersede = "supersede"
 	verbFacts     = "facts"
 	verbCleanUp   = "clean-up"
+	verbRemove    = "remove"
 	verbOffer     = "offer"
 	verbReserve   = "reserve"
 	verbGPUs      = "gpus"

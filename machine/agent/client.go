@@ -286,6 +286,11 @@ func (c *Client) GPUs(ctx context.Context) (gpu.Host, error) {
 	return host, err
 }
 
+// Remove is machine.Machine.Remove.
+func (c *Client) Remove(ctx context.Context, experiment string) error {
+	return c.call(ctx, verbRemove, experiment, nil)
+}
+
 // CleanUp removes code that only this experiment used.
 func (c *Client) CleanUp(ctx context.Context, experiment string) error {
 	return c.call(ctx, verbCleanUp, experiment, nil)

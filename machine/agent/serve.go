@@ -154,6 +154,8 @@ func (s *server) do(ctx context.Context, asked request) (any, error) {
 		return s.machine.GPUs(ctx)
 	case verbCleanUp:
 		return with(asked, func(experiment string) (any, error) { return nil, s.cleanUp(experiment) })
+	case verbRemove:
+		return with(asked, func(experiment string) (any, error) { return nil, s.machine.Remove(experiment) })
 	}
 	return nil, machine.Errorf(machine.Invalid, asked.Verb, "this agent knows no such verb")
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -132,8 +133,21 @@ func (p *platform) known(ctx context.Context, now settings, secrets []string) (*
 	}
 }
 
+// notes is where the program may keep what it likes about the experiment.
+func (p *platform) notes() string {
+	return filepath.Join(p.StateDirectory, "platforms", Name, "notes", p.section.Experiment)
+}
+
+// Remove implements platforms.WithRemoval.
+func (p *platform) Remove(ctx context.Context) error {
+	if err := p.Platform.Remove(ctx); err != nil {
+		return err
+	}
+	return os.RemoveAll(p.notes())
+}
+
 func (p *platform) describe(ctx context.Context, now settings, secrets []string) (*described, error) {
-	state := filepath.Join(p.StateDirectory, "platforms", Name, "notes", p.section.Experiment)
+	state := p.notes()
 	if p.section.Experiment == "" {
 		state = "" // it is only tried
 	} else if err := rundir.MakeDirectory(state); err != nil {

@@ -77,6 +77,11 @@ func (p *platform) Prepare(_ context.Context, bundle platforms.Bundle) (platform
 	return platforms.Workspace{Directory: bundle.CodeDirectory}, nil
 }
 
+// Remove implements platforms.WithRemoval.
+func (p *platform) Remove(context.Context) error {
+	return os.RemoveAll(filepath.Join(p.directory, filepath.Base(p.section.Experiment)))
+}
+
 // Submit implements platforms.Platform.
 func (p *platform) Submit(ctx context.Context, job platforms.Job) (platforms.Handle, error) {
 	options, err := p.options(ctx)

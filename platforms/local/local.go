@@ -58,6 +58,8 @@ var (
 	_ platforms.WithLogs = (*platform)(nil)
 	_ platforms.WithEnds = (*platform)(nil)
 	_ platforms.WithGPUs = (*platform)(nil)
+
+	_ platforms.WithRemoval = (*platform)(nil)
 )
 
 // New returns the kind. It touches nothing yet. One look at a run is definite, since
@@ -90,6 +92,11 @@ func (p *platform) Ends() <-chan trial.Key { return p.ends }
 func (p *platform) Close() error {
 	p.stop()
 	return nil
+}
+
+// Remove implements platforms.WithRemoval.
+func (p *platform) Remove(context.Context) error {
+	return machines.Error(p.machine.Remove(p.section.Experiment))
 }
 
 // handleData lets a run be found even if the index is lost.

@@ -15,6 +15,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -75,6 +76,7 @@ type platform struct {
 var (
 	_ platforms.WithLogs    = (*platform)(nil)
 	_ platforms.WithCleanup = (*platform)(nil)
+	_ platforms.WithRemoval = (*platform)(nil)
 	_ platforms.WithEnds    = (*platform)(nil)
 )
 
@@ -214,7 +216,21 @@ func (p *platform) Collect(ctx context.Context, handle platforms.Handle, after p
 // CleanUp implements platforms.WithCleanup, on every machine of the section. The
 // packed code stays here: the experiment may be resumed, and runs what it began with.
 func (p *platform) CleanUp(ctx context.Context) error {
-	s, err := p.read(ctx, "clean up")
+	return p.everywhere(ctx, "clean up", func(client *agent.Client) error { return client.CleanUp(ctx, p.section.Experiment) })
+}
+
+// Remove implements platforms.WithRemoval, on every machine of the section.
+func (p *platform) Remove(ctx context.Context) error {
+	err := p.everywhere(ctx, "remove", func(client *agent.Client) error { return client.Remove(ctx, p.section.Experiment) })
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(p.placements.Folder(p.section.Experiment))
+}
+
+// everywhere has all machines of the section do something.
+func (p *platform) everywhere(ctx context.Context, verb string, do func(*agent.Client) error) error {
+	s, err := p.read(ctx, verb)
 	if err != nil {
 		return err
 	}
@@ -222,8 +238,7 @@ func (p *platform) CleanUp(ctx context.Context) error {
 	var group sync.WaitGroup
 	for i, m := range s.Machines {
 		group.Go(func() {
-			err := p.host(m).do(ctx, func(up *link) error { return up.client.CleanUp(ctx, p.section.Experiment) })
-			faults[i] = faultAt("clean up", m.Address, err)
+			faults[i] = faultAt(verb, m.Address, p.host(m).do(ctx, func(up *link) error { return do(up.client) }))
 		})
 	}
 	group.Wait()

@@ -14,6 +14,7 @@ var spellings = []struct{ theirs, here []string }{
 	{[]string{"experiment", "show"}, []string{"show"}},
 	{[]string{"experiment", "status"}, []string{"show"}},
 	{[]string{"experiment", "export"}, []string{"export"}},
+	{[]string{"experiment", "delete"}, []string{"rm", "--yes"}},
 	{[]string{"trial", "ls"}, []string{"trials"}},
 	{[]string{"trial", "kill"}, []string{"kill"}},
 	{[]string{"log", "trial"}, []string{"logs", "--trial-log"}},

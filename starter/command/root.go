@@ -105,7 +105,7 @@ func (w World) readingCommands() []*cobra.Command {
 }
 
 func (w World) changingCommands() []*cobra.Command {
-	return []*cobra.Command{w.killCommand(), w.updateCommand()}
+	return []*cobra.Command{w.killCommand(), w.updateCommand(), w.rmCommand()}
 }
 
 func (w World) machineCommands() []*cobra.Command {

@@ -113,8 +113,14 @@ func atLeastOne(_ World, word string) (json.RawMessage, error) {
 	return json.RawMessage(strconv.Itoa(n)), nil
 }
 
-// duration reads NNI's durations; fractions of a second are rounded up.
+// duration is a span in whole seconds.
 func duration(_ World, word string) (json.RawMessage, error) {
+	span, err := spanOf(word)
+	return json.RawMessage(strconv.FormatInt(int64(span/time.Second), 10)), err
+}
+
+// spanOf reads NNI's durations; fractions of a second are rounded up.
+func spanOf(word string) (time.Duration, error) {
 	units := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
 	unit, found := units[word[max(len(word)-1, 0):]]
 	number := word[:max(len(word)-1, 0)]
@@ -123,10 +129,9 @@ func duration(_ World, word string) (json.RawMessage, error) {
 	}
 	n, err := strconv.ParseFloat(number, 64)
 	if err != nil || !(n >= 0 && n*unit.Seconds() < 1e9) {
-		return nil, badInput("such as 90m, 12h, 3d or 3600", "%q is not a duration", word)
+		return 0, badInput("such as 90m, 12h, 3d or 3600", "%q is not a duration", word)
 	}
-	seconds := time.Duration(n*float64(unit)) + time.Second - 1
-	return json.RawMessage(strconv.FormatInt(int64(seconds/time.Second), 10)), nil
+	return (time.Duration(n*float64(unit)) + time.Second - 1).Truncate(time.Second), nil
 }
 
 func spaceFile(w World, path string) (json.RawMessage, error) {

@@ -49,6 +49,7 @@ var conformance = []struct {
 	{"TheJournalThatComesWithAReportIsWhatCollectGives", theJournalThatComesWithAReport},
 	{"CleaningUpTwiceLeavesRunsAndTheSameCodeCanBeThereAgain", cleaningUpTwice},
 	{"AForgottenRunIsNotListedAndOthersAre", aForgottenRunIsNotListed},
+	{"ARemovedExperimentLeavesNothing", aRemovedExperimentLeavesNothing},
 }
 
 // threeSteps is a run that ends by itself.
@@ -407,5 +408,28 @@ func retry[T any](w *world, call func() (T, error)) T {
 		require.Equal(w.t, platforms.Transient, platforms.CodeOf(err))
 		require.NoError(w.t, w.ctx.Err())
 		w.rest()
+	}
+}
+
+func aRemovedExperimentLeavesNothing(w *world) {
+	removing, can := w.Platform.(platforms.WithRemoval)
+	if !can {
+		return
+	}
+	handle := w.begin(0, threeSteps())
+	w.collectEnd(handle)
+	report := w.poll(handle)
+	if cleaning, can := w.Platform.(platforms.WithCleanup); can {
+		require.NoError(w.t, cleaning.CleanUp(w.ctx))
+	}
+	for range 2 {
+		require.NoError(w.t, removing.Remove(w.ctx))
+	}
+	require.Eventually(w.t, func() bool {
+		left, err := w.List(w.ctx)
+		return err == nil && len(left) == 0
+	}, patience, 10*time.Millisecond)
+	if report.Output != "" {
+		require.NoDirExists(w.t, report.Output)
 	}
 }

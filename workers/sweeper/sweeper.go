@@ -30,8 +30,11 @@ type Sweeper struct {
 	Record    *record.Store
 	Workflows workflows.Client
 	Sections  *poller.Sections
-	Logger    *slog.Logger
-	soon      [2]chan struct{} // for each of the looks
+	// RemoveFiles is activities.Activities.RemoveFiles.
+	RemoveFiles func(ctx context.Context, experiment string, removal trial.Removal) error
+	Namespace   string // Temporal's
+	Logger      *slog.Logger
+	soon        [2]chan struct{} // for each of the looks
 }
 
 // New returns a sweeper; Run makes it work.
@@ -116,7 +119,7 @@ func (s *Sweeper) atPlatforms(ctx context.Context) error {
 		}
 	}
 	s.Sections.Retain(active, idleFor)
-	return errors.Join(append(failures, s.cleanUp(ctx))...)
+	return errors.Join(append(failures, s.cleanUp(ctx), s.remove(ctx))...)
 }
 
 // idleFor is how long a section stays open that nobody needs: longer than a sweep takes,

@@ -116,6 +116,9 @@ func (p *platform) CleanUp(ctx context.Context) error {
 	return Fault("clean up", s.letGoOf(ctx, ofExperiment(p.section.Experiment)))
 }
 
+// Remove implements platforms.WithRemoval: what was kept here of the experiment goes.
+func (p *platform) Remove(context.Context) error { return os.RemoveAll(p.directory()) }
+
 func (p *platform) outputFile(key trial.Key) string {
 	return filepath.Join(p.directory(), "output", key.String())
 }

@@ -502,3 +502,20 @@ func (p *Platform) CleanUp(ctx context.Context) error {
 	}
 	return d.CleanUp(ctx)
 }
+
+// Remove implements platforms.WithRemoval: what trials left goes, in a shared directory
+// too, and then what their runs are known by. The service is asked only where the
+// directory is.
+func (p *Platform) Remove(ctx context.Context) error {
+	d, err := p.open(ctx, "remove")
+	if err != nil {
+		return err
+	}
+	if d.shared() {
+		err = rundir.RemoveTree(d.home(p.section.Experiment))
+	}
+	if err == nil {
+		err = os.RemoveAll(p.register.Folder(p.section.Experiment))
+	}
+	return fileFault("remove", err)
+}

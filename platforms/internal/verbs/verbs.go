@@ -58,6 +58,7 @@ type Platform struct {
 var (
 	_ platforms.WithLogs    = (*Platform)(nil)
 	_ platforms.WithCleanup = (*Platform)(nil)
+	_ platforms.WithRemoval = (*Platform)(nil)
 )
 
 // New returns what all sections of a platform have in common. What was submitted is
