@@ -94,3 +94,25 @@ func TestTheLatestOfATrialIsTheNewestIntermediateOfItsNewestAttempt(t *testing.T
 	require.NoError(t, err)
 	require.Equal(t, []string{"0.4", "0.5"}, []string{some[0].Value, some[1].Value})
 }
+
+func TestEachTrialGoesThroughAllOfThemInOrderHoweverManyThereAre(t *testing.T) {
+	f := newFixture(t)
+	var asks []Ask
+	for n := range 2*trialsAtOnce + 1 {
+		asks = append(asks, algorithmic(n))
+	}
+	_, err := f.Ask(background, exp, asks)
+	require.NoError(t, err)
+	seen := 0
+	for row, err := range f.EachTrial(background, exp) {
+		require.NoError(t, err)
+		require.Equal(t, seen, row.Sequence)
+		seen++
+	}
+	require.Equal(t, len(asks), seen)
+	ended, cancel := context.WithCancel(background)
+	cancel()
+	for _, err := range f.EachTrial(ended, exp) {
+		require.Error(t, err)
+	}
+}

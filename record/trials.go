@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"iter"
 
 	"github.com/perennial-ml/perennial/trial"
 )
@@ -40,6 +41,36 @@ func (q querier) trial(experiment string, n int) (*trialRow, error) {
 // Trials returns an experiment's trials by sequence number.
 func (s *Store) Trials(ctx context.Context, experiment string) ([]Trial, error) {
 	return s.List(ctx, experiment, Listing{})
+}
+
+// trialsAtOnce is how many trials EachTrial has in memory.
+const trialsAtOnce = 500
+
+// EachTrial goes through an experiment's trials by sequence number, however many there
+// are, at constant memory. It ends with the first error.
+func (s *Store) EachTrial(ctx context.Context, experiment string) iter.Seq2[Trial, error] {
+	return func(yield func(Trial, error) bool) {
+		for next, more := 0, true; more; {
+			var some []Trial
+			err := s.query(ctx).each(func(row scanner) error {
+				var n trialRow
+				err := n.scan(row)
+				some = append(some, n.Trial)
+				return err
+			}, trialColumns+" WHERE experiment = ? AND sequence >= ? ORDER BY sequence LIMIT ?", experiment, next, trialsAtOnce)
+			if err != nil {
+				yield(Trial{}, classify(err))
+				return
+			}
+			for _, n := range some {
+				if !yield(n, nil) {
+					return
+				}
+				next = n.Sequence + 1
+			}
+			more = len(some) == trialsAtOnce
+		}
+	}
 }
 
 // Unsettled returns the sequence numbers of the trials that have not ended for

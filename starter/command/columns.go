@@ -8,33 +8,43 @@ import (
 	"strings"
 )
 
-// columns are results as a table with NNI's columns: parameters, metric keys, reward,
+// columns are those of results as a table, NNI's: parameters, metric keys, reward,
 // trialJobId, intermediate.
 type columns struct {
-	heads []string
-	rows  [][]string
+	parameters, reported, fixed []string
+	trials                      map[string]bool // what has ended since has no row
 }
 
 // field is one cell before it is known which column it stands in.
 type field struct{ name, text string }
 
-func newColumns(results []result) columns {
-	var parameters, reported []string
-	flat := make([][2][]field, len(results))
-	var fixed []string
-	for i, found := range results {
-		flat[i] = [2][]field{fields("parameter", found.parameter), metricFields(found.value)}
-		parameters = extend(parameters, flat[i][0])
-		reported = extend(reported, flat[i][1])
-		fixed = extend(fixed, found.fixed())
+func newColumns(all results) (columns, error) {
+	table := columns{trials: map[string]bool{}}
+	for found, err := range all {
+		if err != nil {
+			return table, err
+		}
+		table.trials[found.trial] = true
+		table.parameters = extend(table.parameters, fields("parameter", found.parameter))
+		table.reported = extend(table.reported, metricFields(found.value))
+		table.fixed = extend(table.fixed, found.fixed())
 	}
-	fixed = inOrder(fixed)
-	table := columns{heads: slices.Concat(parameters, distinct(reported, slices.Concat(parameters, fixedNames[:ofNNI], fixed)), fixed)}
-	for i, found := range results {
-		row := slices.Concat(pick(parameters, flat[i][0]), pick(reported, flat[i][1]), pick(fixed, found.fixed()))
-		table.rows = append(table.rows, row)
+	table.fixed = inOrder(table.fixed)
+	return table, nil
+}
+
+func (c columns) heads() []string {
+	taken := slices.Concat(c.parameters, fixedNames[:ofNNI], c.fixed)
+	return slices.Concat(c.parameters, distinct(c.reported, taken), c.fixed)
+}
+
+// row is a result's, where it was there when the columns were chosen.
+func (c columns) row(found result) (cells []string, known bool) {
+	if !c.trials[found.trial] {
+		return nil, false
 	}
-	return table
+	return slices.Concat(pick(c.parameters, fields("parameter", found.parameter)),
+		pick(c.reported, metricFields(found.value)), pick(c.fixed, found.fixed())), true
 }
 
 // fixedNames are columns of every export, where they mean something; the first are

@@ -1,7 +1,7 @@
 package command
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,6 +75,9 @@ func (w World) exportCommand() *cobra.Command {
 	return cmd
 }
 
+// results can be gone through as often as one likes.
+type results = iter.Seq2[result, error]
+
 // result is a trial as NNI exported it. Parameters and texts are the very bytes
 // that the trial was given and sent.
 type result struct {
@@ -91,10 +95,7 @@ func (r reader) export(ctx context.Context, name string, want exportChoice) erro
 	if err != nil {
 		return err
 	}
-	results, err := r.results(ctx, e.ID, want)
-	if err != nil {
-		return err
-	}
+	results := r.results(ctx, e.ID, want)
 	write := writeJSON
 	if want.format == "csv" {
 		write = writeCSV
@@ -105,23 +106,23 @@ func (r reader) export(ctx context.Context, name string, want exportChoice) erro
 	return r.replace(want.file, func(out io.Writer) error { return write(out, results) })
 }
 
-func (r reader) results(ctx context.Context, id string, want exportChoice) ([]result, error) {
-	rows, err := r.Trials(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	var results []result
-	for _, row := range rows {
-		if row.Final == "" && !(want.all && row.Settled()) {
-			continue
+// results are an experiment's as they are wanted, one after the other: there may be
+// more than fit into memory.
+func (r reader) results(ctx context.Context, id string, want exportChoice) results {
+	return func(yield func(result, error) bool) {
+		for row, err := range r.EachTrial(ctx, id) {
+			if err == nil && row.Final == "" && !(want.all && row.Settled()) {
+				continue
+			}
+			var found result
+			if err == nil {
+				found, err = r.result(ctx, row, want)
+			}
+			if !yield(found, err) || err != nil {
+				return
+			}
 		}
-		found, err := r.result(ctx, row, want)
-		if err != nil {
-			return nil, err
-		}
-		results = append(results, found)
 	}
-	return results, nil
 }
 
 func (r reader) result(ctx context.Context, row record.Trial, want exportChoice) (found result, err error) {
@@ -164,29 +165,39 @@ func (r reader) reported(ctx context.Context, row record.Trial) ([]string, error
 	return texts, nil
 }
 
-func writeJSON(out io.Writer, results []result) error {
-	var text bytes.Buffer
-	text.WriteString("[")
-	for i, found := range results {
-		if i > 0 {
-			text.WriteString(",\n ")
+func writeJSON(out io.Writer, all results) error {
+	text := bufio.NewWriter(out)
+	between := "["
+	for found, err := range all {
+		if err != nil {
+			return err
 		}
-		fmt.Fprintf(&text, `{"parameter": %s, "value": %s, "trialJobId": %s`, found.parameter, quoteOrNull(found.value), quote(found.trial))
-		if found.intermediate != nil {
-			quoted := make([]string, len(found.intermediate))
-			for n, reported := range found.intermediate {
-				quoted[n] = quote(reported)
-			}
-			text.WriteString(`, "intermediate": [` + strings.Join(quoted, ", ") + "]")
-		}
-		if found.state != "" {
-			fmt.Fprintf(&text, `, "state": %s, "reason": %s`, quote(string(found.state)), quote(found.reason))
-		}
-		text.WriteString("}")
+		text.WriteString(between)
+		found.writeJSON(text)
+		between = ",\n "
+	}
+	if between == "[" {
+		text.WriteString(between)
 	}
 	text.WriteString("]\n")
-	_, err := out.Write(text.Bytes())
-	return err
+	return text.Flush()
+}
+
+// writeJSON writes NNI's object, with what else was asked for behind it. What failed to
+// be written the writer's Flush tells.
+func (r result) writeJSON(text *bufio.Writer) {
+	fmt.Fprintf(text, `{"parameter": %s, "value": %s, "trialJobId": %s`, r.parameter, quoteOrNull(r.value), quote(r.trial))
+	if r.intermediate != nil {
+		quoted := make([]string, len(r.intermediate))
+		for n, reported := range r.intermediate {
+			quoted[n] = quote(reported)
+		}
+		text.WriteString(`, "intermediate": [` + strings.Join(quoted, ", ") + "]")
+	}
+	if r.state != "" {
+		fmt.Fprintf(text, `, "state": %s, "reason": %s`, quote(string(r.state)), quote(r.reason))
+	}
+	text.WriteString("}")
 }
 
 func quote(text string) string {
@@ -204,15 +215,19 @@ func quoteOrNull(text string) string {
 	return quote(text)
 }
 
-func writeCSV(out io.Writer, results []result) error {
-	table := newColumns(results)
-	writer := csv.NewWriter(out)
-	if err := writer.Write(table.heads); err != nil {
+func writeCSV(out io.Writer, all results) error {
+	table, err := newColumns(all)
+	if err != nil {
 		return err
 	}
-	for _, row := range table.rows {
-		if err := writer.Write(row); err != nil {
+	writer := csv.NewWriter(out)
+	writer.Write(table.heads()) // what failed to be written Error tells
+	for found, err := range all {
+		if err != nil {
 			return err
+		}
+		if row, known := table.row(found); known {
+			writer.Write(row)
 		}
 	}
 	writer.Flush()
