@@ -21,7 +21,6 @@ const wholeExperiments = "SELECT " + experimentColumns + `, config, space, works
 // a transaction it comes without its configuration, which may be large.
 type experimentRow struct {
 	Experiment
-	minimize   bool
 	spaceEvent int64 // number of the newest set-search-space
 }
 
@@ -29,7 +28,7 @@ func (e *experimentRow) scan(row scanner, more ...any) error {
 	var bestSequence *int
 	var bestValue *float64
 	places := []any{&e.ID, &e.Name, &e.Status, &e.Reason.Code, &e.Reason.Text, &e.Paused, &e.Ending, &e.Exhausted,
-		&e.minimize, &e.Concurrency, &e.MaxTrials, &e.MaxDuration, &e.Driven, instant{&e.Created}, instant{&e.Ended},
+		&e.Minimize, &e.Concurrency, &e.MaxTrials, &e.MaxDuration, &e.Driven, instant{&e.Created}, instant{&e.Ended},
 		&e.Asked, &e.LastEvent, &e.Cursor, &e.spaceEvent, encoded{&e.Counts}, &bestSequence, &bestValue,
 		encoded{&e.Vacant}}
 	err := row.Scan(append(places, more...)...)
@@ -125,6 +124,7 @@ func (s *Store) Pending(ctx context.Context, experiment string) (pending bool, e
 
 // save stores all of the row but its name, configuration and search space.
 func (t *transaction) save(e *experimentRow) error {
+	t.wakes[e.ID] |= wakeRows
 	counts, err := json.Marshal(e.Counts)
 	if err != nil {
 		return err
@@ -317,7 +317,7 @@ func (e *experimentRow) improve(sequence int, value float64) {
 	if math.IsNaN(value) || math.IsInf(value, 0) {
 		return
 	}
-	if e.Best != nil && (value == e.Best.Value || e.minimize == (value > e.Best.Value)) {
+	if e.Best != nil && (value == e.Best.Value || e.Minimize == (value > e.Best.Value)) {
 		return
 	}
 	e.Best = &Best{sequence, trial.ID(e.ID, sequence), value}

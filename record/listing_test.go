@@ -116,3 +116,72 @@ func TestEachTrialGoesThroughAllOfThemInOrderHoweverManyThereAre(t *testing.T) {
 		require.Error(t, err)
 	}
 }
+
+func TestPagesOfAListingFollowOneAnotherInEveryOrder(t *testing.T) {
+	f := tried(t, `{"name":"Random"}`)
+	for _, order := range []Listing{{}, {Reverse: true}, {Order: ByMetric}, {Order: ByMetric, Reverse: true}, {Order: ByDuration},
+		{Order: ByParameter, Parameter: "lr"}, {Order: ByParameter, Parameter: "lr", Reverse: true}, {Order: ByParameter, Parameter: "net/layers"}} {
+		whole := f.listed(order)
+		var paged, skipped []int
+		for page := order; len(paged) < len(whole); page.After = &paged[len(paged)-1] {
+			page.Limit = 2
+			paged = append(paged, f.listed(page)...)
+		}
+		for skip := 0; skip < len(whole); skip += 2 {
+			page := order
+			page.Limit, page.Skip = 2, skip
+			skipped = append(skipped, f.listed(page)...)
+		}
+		require.Equal(t, whole, paged, "%+v", order)
+		require.Equal(t, whole, skipped, "%+v", order)
+	}
+	nobody := 99
+	_, err := f.List(context.Background(), exp, Listing{Order: ByMetric, After: &nobody})
+	require.ErrorIs(t, err, ErrNotFound)
+}
+
+func TestTrialsAreFoundByTextInParametersByNumberAndByTheBeginningOfTheirIDs(t *testing.T) {
+	f := tried(t, `{"name":"Random"}`)
+	require.Equal(t, []int{1, 2}, f.listed(Listing{Text: "CNN"}))
+	require.Contains(t, f.listed(Listing{Text: "3"}), 3)
+	require.Contains(t, f.listed(Listing{Text: trial.ID(exp, 5)}), 5)
+	require.Equal(t, []int{}, f.listed(Listing{Text: "%_%"}), "these mean themselves")
+	count, err := f.Count(context.Background(), exp, Listing{Text: "cnn", Limit: 1, Skip: 1})
+	require.NoError(t, err)
+	require.Equal(t, 2, count)
+}
+
+func TestEachIntermediateOfTheNewestAttemptsComesTrialByTrialInItsOrder(t *testing.T) {
+	f := newFixture(t)
+	for n := range 3 {
+		f.ask(n)
+	}
+	first := f.begin(0)
+	f.collect(first, periodical(1, 0, "0.1"))
+	f.fault(first)
+	f.collect(f.begin(0), periodical(1, 0, "0.2"), periodical(2, 1, "0.3"))
+	f.collect(f.begin(1), periodical(1, 0, "0.7"))
+	f.collect(f.begin(2), periodical(1, 0, "0.9"))
+	var values []string
+	require.NoError(t, f.EachIntermediate(context.Background(), exp, []int{0, 2}, func(m Metric) { values = append(values, m.Value) }))
+	require.Equal(t, []string{"0.2", "0.3", "0.9"}, values)
+	attempts, err := f.Tried(context.Background(), exp)
+	require.NoError(t, err)
+	require.Len(t, attempts, 4)
+}
+
+func TestWhoeverWatchesAllIsWokenByWhatIsNoEvent(t *testing.T) {
+	f := newFixture(t)
+	f.ask(0)
+	key := f.begin(0)
+	mine, stopMine := f.WatchAll(exp)
+	defer stopMine()
+	any, stopAny := f.WatchAll(AnyExperiment)
+	defer stopAny()
+	log, stopLog := f.WatchLog(exp)
+	defer stopLog()
+	require.NoError(t, f.Observe(context.Background(), key, Observation{Phase: phaseRunning, Started: time.Now()}))
+	require.Len(t, mine, 1)
+	require.Len(t, any, 1)
+	require.Empty(t, log)
+}

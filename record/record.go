@@ -77,6 +77,7 @@ type Experiment struct {
 	Ending      bool                `json:"ending"`      // early-stop was asked for: DONE once what runs has ended
 	Config      json.RawMessage     `json:"config"`      // canonical, as accepted
 	SearchSpace json.RawMessage     `json:"searchSpace"` // the one in force
+	Minimize    bool                `json:"minimize"`    // a smaller default metric is better
 	Concurrency int                 `json:"concurrency"`
 	MaxTrials   int                 `json:"maxTrials"`      // 0: unlimited
 	MaxDuration time.Duration       `json:"maxDuration"`    // 0: unlimited

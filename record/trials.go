@@ -128,6 +128,7 @@ func (s *Store) Held(ctx context.Context, experiment string) (sequence int, reas
 
 // saveTrial stores what can change of a trial, and counts it in its new state.
 func (t *transaction) saveTrial(e *experimentRow, n *trialRow, before trial.State) error {
+	t.wakes[e.ID] |= wakeRows
 	if before != n.State {
 		e.move(before, n.State, 1)
 	}

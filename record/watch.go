@@ -8,7 +8,11 @@ type wake int
 const (
 	wakeLog  wake = 1 << iota // any event
 	wakeNews                  // an event that concerns the experiment, asks apart
+	wakeRows                  // its row, or one of a trial
 )
+
+// AnyExperiment is what whoever watches all of them names.
+const AnyExperiment = ""
 
 // watchers are the channels to be woken, by experiment.
 type watchers struct {
@@ -26,6 +30,12 @@ func (s *Store) Watch(experiment string) (changed <-chan struct{}, stop func()) 
 // WatchLog is Watch for every event, intermediates too.
 func (s *Store) WatchLog(experiment string) (changed <-chan struct{}, stop func()) {
 	return s.watchers.add(experiment, wakeLog)
+}
+
+// WatchAll is Watch for whatever changes of an experiment and its trials; of all of them
+// where it is AnyExperiment.
+func (s *Store) WatchAll(experiment string) (changed <-chan struct{}, stop func()) {
+	return s.watchers.add(experiment, wakeLog|wakeNews|wakeRows)
 }
 
 func (w *watchers) add(experiment string, kind wake) (<-chan struct{}, func()) {
@@ -55,10 +65,15 @@ func (w *watchers) wake(experiments map[string]wake) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for experiment, kinds := range experiments {
-		for changed, wanted := range w.byExperiment[experiment] {
-			if wanted&kinds != 0 {
-				notify(changed)
-			}
+		w.wakeWatchers(experiment, kinds)
+		w.wakeWatchers(AnyExperiment, kinds)
+	}
+}
+
+func (w *watchers) wakeWatchers(experiment string, kinds wake) {
+	for changed, wanted := range w.byExperiment[experiment] {
+		if wanted&kinds != 0 {
+			notify(changed)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perennial-ml/perennial/door"
 	"github.com/perennial-ml/perennial/embedded"
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/record"
@@ -98,7 +99,7 @@ func (e *engine) ready(ctx context.Context, dir host.Dir) error {
 
 func seen(dir host.Dir, info host.Info) command.Host {
 	return command.Host{PID: info.PID, Version: info.Version, Address: info.Address, Namespace: info.Namespace,
-		WebUI: info.WebUI, TokenFile: info.TokenFile, Log: dir.LogFile()}
+		WebUI: info.WebUI, Dashboard: info.Dashboard, TokenFile: info.TokenFile, Log: dir.LogFile()}
 }
 
 // Stop implements command.Engine.
@@ -189,15 +190,28 @@ func (e *engine) Probe(ctx context.Context) map[string][]trial.Reason {
 
 // Link implements command.Engine.
 func (e *engine) Link(at command.Host, page string) string {
-	dir, err := host.Open(e.home)
+	token, err := e.token()
 	if err != nil || at.TokenFile == "" {
 		return at.WebUI + page
 	}
-	token, err := dir.Token()
-	if err != nil {
-		return at.WebUI + page
-	}
 	return embedded.Link(at.WebUI, token, page)
+}
+
+// DashboardLink implements command.Engine.
+func (e *engine) DashboardLink(at command.Host, page string) string {
+	token, err := e.token()
+	if err != nil {
+		return at.Dashboard + page
+	}
+	return door.Link(at.Dashboard, token, page)
+}
+
+func (e *engine) token() (string, error) {
+	dir, err := host.Open(e.home)
+	if err != nil {
+		return "", err
+	}
+	return dir.Token()
 }
 
 // Unit implements command.Engine.

@@ -55,10 +55,6 @@ func (e *engine) Logs(ctx context.Context, handle platforms.Handle, wanted platf
 func (e *engine) reading(ctx context.Context, handle platforms.Handle) (platforms.Platform, error) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
-	name := fmt.Sprintf("%s/%d", handle.Key.Experiment, handle.Key.Sequence)
-	if known := e.opened[name]; known != nil {
-		return known, nil
-	}
 	store, err := record.OpenReadOnly(command.RecordFile(e.home))
 	if err != nil {
 		return nil, err
@@ -72,10 +68,14 @@ func (e *engine) reading(ctx context.Context, handle platforms.Handle) (platform
 	if !known || len(sections) == 0 {
 		return nil, fmt.Errorf("platform %s is not in this build", handle.Platform)
 	}
+	at := handle.Key.Sequence % len(sections)
+	name := fmt.Sprintf("%s/%d", handle.Key.Experiment, at)
 	if e.opened == nil {
 		e.opened = map[string]platforms.Platform{}
 	}
-	e.opened[name] = kind.Open(sections[handle.Key.Sequence%len(sections)])
+	if e.opened[name] == nil {
+		e.opened[name] = kind.Open(sections[at])
+	}
 	return e.opened[name], nil
 }
 

@@ -38,7 +38,7 @@ func (e *engine) Serve(ctx context.Context, how command.Serving) error {
 	}
 	worker.SetBinaryChecksum(command.Version) // else each start reads and hashes the whole program
 	observed := &observation{engine: e, only: how.Platforms}
-	config := host.Config{Dir: dir, Version: command.Version, Before: observed.begin, After: observed.end, Service: e.service(how, limit, observed)}
+	config := host.Config{Dir: dir, Version: command.Version, Before: observed.begin, After: observed.end, Dashboard: observed.pages.address, Service: e.service(how, limit, observed)}
 	if e.external != nil {
 		if err := e.external.serve(&config); err != nil {
 			return err
@@ -65,6 +65,7 @@ type observation struct {
 	only     []string
 	store    *record.Store
 	sections *poller.Sections
+	pages    dashboardServer
 }
 
 func (o *observation) begin(log *slog.Logger) error {
@@ -73,15 +74,26 @@ func (o *observation) begin(log *slog.Logger) error {
 		return err
 	}
 	o.store, err = record.Open(command.RecordFile(o.home))
-	if err == nil {
-		o.sections = poller.Observe(poller.Options{
-			Registry: o.registry(runner), Only: o.only, Sections: activities.SectionsOf(o.store, o.kept()), Record: o.store, Logger: log,
-		})
+	if err != nil {
+		return err
 	}
-	return err
+	if err := o.pages.start(o.engine, o.store); err != nil {
+		return err
+	}
+	o.sections = poller.Observe(poller.Options{
+		Registry: o.registry(runner), Only: o.only, Sections: activities.SectionsOf(o.store, o.kept()), Record: o.store, Logger: log,
+	})
+	return nil
+}
+
+// idle tells whether there is nothing to do and nobody looks.
+func (o *observation) idle(ctx context.Context) (bool, error) {
+	idle, err := o.store.Idle(ctx)
+	return idle && !o.pages.visited(), err
 }
 
 func (o *observation) end() {
+	o.pages.stop()
 	if o.sections != nil {
 		o.sections.Stop()
 		o.store.Close()
@@ -91,7 +103,7 @@ func (o *observation) end() {
 // service is what runs beside the server: the workers on this state directory.
 func (e *engine) service(how command.Serving, limit time.Duration, observed *observation) host.Service {
 	return func(ctx context.Context, running host.Running) error {
-		ctx, end := untilIdle(ctx, limit, observed.store.Idle, func() {
+		ctx, end := untilIdle(ctx, limit, observed.idle, func() {
 			running.Log.Info("nothing to do: the next command that needs a host starts one", "for", limit)
 		})
 		defer end()

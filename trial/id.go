@@ -13,6 +13,9 @@ const (
 	halfBits     = 13                     // 2^26 is the smallest even power of two above idSpace
 )
 
+// IDLength is how many letters and digits the id of a trial has.
+const IDLength = 5
+
 // NewExperimentID returns a random id of eight lower-case letters and digits.
 func NewExperimentID() string {
 	random := make([]byte, 8)
@@ -33,8 +36,8 @@ func ID(experiment string, n int) string {
 	for x >= idSpace {
 		x = permute(experiment, x)
 	}
-	id := make([]byte, 5)
-	for i := 4; i > 0; i-- {
+	id := make([]byte, IDLength)
+	for i := IDLength - 1; i > 0; i-- {
 		id[i] = alphanumeric[x%36]
 		x /= 36
 	}

@@ -1,11 +1,12 @@
 package command
 
 import (
-	"bytes"
 	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/perennial-ml/perennial/dashboard/views"
 )
 
 // columns are those of results as a table, NNI's: parameters, metric keys, reward,
@@ -140,51 +141,22 @@ func nonFinite(value string) string {
 // digits; lists and objects, such as a nested choice, stay JSON. What is no object
 // is one field.
 func fields(name string, text json.RawMessage) []field {
-	inside, ok := members(text)
+	inside, ok := views.Members(text)
 	if !ok {
 		return []field{{name, cell(text)}}
 	}
-	var all []field
-	for _, m := range inside {
-		all = append(all, field{m.name, cell(m.value)})
-	}
-	return all
+	return cells(inside)
 }
 
 // flatten is fields with nested objects taken apart, as "outer/inner".
-func flatten(prefix string, text json.RawMessage) []field {
-	inside, ok := members(text)
-	if !ok {
-		return []field{{strings.TrimSuffix(prefix, "/"), cell(text)}}
-	}
+func flatten(text json.RawMessage) []field { return cells(views.Flatten(text)) }
+
+func cells(inside []views.Field) []field {
 	var all []field
-	for _, m := range inside {
-		all = append(all, flatten(prefix+m.name+"/", m.value)...)
+	for _, f := range inside {
+		all = append(all, field{f.Name, cell(f.Value)})
 	}
 	return all
-}
-
-type member struct {
-	name  string
-	value json.RawMessage
-}
-
-// members reads an object in the order of its text, as far as it can be read; false
-// where it is none.
-func members(text json.RawMessage) (all []member, ok bool) {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
-		return nil, false
-	}
-	for decoder.More() {
-		name, err := decoder.Token()
-		var value json.RawMessage
-		if err != nil || decoder.Decode(&value) != nil {
-			break
-		}
-		all = append(all, member{name.(string), value})
-	}
-	return all, true
 }
 
 // cell is a JSON value as a cell: strings without quotes, null as nothing.

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/perennial-ml/perennial/dashboard/views"
+
 	"github.com/perennial-ml/perennial/metrics"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/starter/progress"
@@ -138,7 +140,7 @@ func (r reader) result(ctx context.Context, row record.Trial, want exportChoice)
 	if last := len(found.intermediate) - 1; row.State == trial.EarlyStopped && found.value == "" && last >= 0 {
 		found.value = found.intermediate[last]
 	}
-	if value := defaultOf(found.value); value != nil {
+	if value := views.Default(found.value); value != nil {
 		found.reward = progress.Number(value)
 	} else {
 		found.reward = nonFinite(found.value)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perennial-ml/perennial/dashboard/views"
+
 	"github.com/perennial-ml/perennial/activities"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/runner/rundir"
@@ -195,7 +197,7 @@ func (f *follower) look(ctx context.Context) (record.Experiment, error) {
 	if err != nil {
 		return e, err
 	}
-	explainWaits(rows, e, f.whyIdle(ctx, e, rows), open)
+	views.ExplainWaits(rows, e, f.whyIdle(ctx, e, rows), open)
 	for _, row := range rows {
 		f.note(&now, row)
 	}

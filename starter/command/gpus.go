@@ -2,37 +2,21 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/perennial-ml/perennial/dashboard/views"
+
 	"github.com/perennial-ml/perennial/experiment"
 	"github.com/perennial-ml/perennial/gpu"
-	"github.com/perennial-ml/perennial/record"
-	"github.com/perennial-ml/perennial/trial"
 	"github.com/spf13/cobra"
 )
 
 const gpusHelp = `gpus shows every GPU of this host, and of the hosts that active experiments run on:
 who has it, by the ledger that all users and experiments of a host share, and who
 else computes on it. Below stand the trials that wait for a GPU, and why.`
-
-// gpuView is what gpus prints for scripts.
-type gpuView struct {
-	Hosts   []gpu.Host   `json:"hosts"`
-	Waiting []gpuWaiting `json:"waiting"`
-}
-
-// gpuWaiting is a trial that waits for GPUs.
-type gpuWaiting struct {
-	Experiment string       `json:"experiment"`
-	Trial      string       `json:"trial"`
-	Sequence   int          `json:"sequence"`
-	GPUs       int          `json:"gpus"` // how many it asks for
-	Reason     trial.Reason `json:"reason"`
-}
 
 func (w World) gpusCommand() *cobra.Command {
 	var as *format
@@ -54,87 +38,17 @@ func (w World) gpusCommand() *cobra.Command {
 	return cmd
 }
 
-func (w World) gpuView(ctx context.Context) (gpuView, error) {
-	view := gpuView{Waiting: []gpuWaiting{}}
-	hosts, err := w.Engine.GPUs(ctx, "", thisMachine)
-	if err != nil {
-		return view, err
-	}
-	view.Hosts = hosts
+func (w World) gpuView(ctx context.Context) (views.GPUs, error) {
+	hosts := views.GPUHosts{Of: w.Engine.GPUs, RunsHere: func(platform string) bool { return w.Registry[platform].Traits.RunsHere }}
 	store, err := w.open()
 	if errors.Is(err, errNone) {
-		return view, nil
+		return views.Reader{}.GPUs(ctx, hosts)
 	}
 	if err != nil {
-		return view, err
+		return views.GPUs{}, err
 	}
 	defer store.Close()
-	return view, reader{w, store}.gpus(ctx, &view)
-}
-
-// gpus adds what active experiments know.
-func (r reader) gpus(ctx context.Context, view *gpuView) error {
-	all, err := r.Experiments(ctx)
-	if err != nil {
-		return err
-	}
-	for _, e := range all {
-		var config experiment.Experiment
-		if !e.Status.Active() || json.Unmarshal(e.Config, &config) != nil {
-			continue
-		}
-		for _, platform := range config.Platforms {
-			view.add(r.elsewhere(ctx, e.ID, platform))
-		}
-		waiting, err := r.waitingForGPUs(ctx, e, config)
-		if err != nil {
-			return err
-		}
-		view.Waiting = append(view.Waiting, waiting...)
-	}
-	return nil
-}
-
-// thisMachine is the platform that tells of the GPUs of this very machine.
-var thisMachine = experiment.Platform{Name: "local"}
-
-// elsewhere are the hosts of a platform other than this one. That a platform
-// cannot be asked is worth a line, and no reason to show nothing.
-func (r reader) elsewhere(ctx context.Context, id string, platform experiment.Platform) []gpu.Host {
-	if r.Registry[platform.Name].Traits.RunsHere {
-		return nil
-	}
-	hosts, err := r.Engine.GPUs(ctx, id, platform)
-	if err != nil {
-		return []gpu.Host{{Name: platform.Name, Fault: err.Error()}}
-	}
-	return hosts
-}
-
-// add adds hosts that are not there yet.
-func (v *gpuView) add(hosts []gpu.Host) {
-	for _, host := range hosts {
-		if !slices.ContainsFunc(v.Hosts, func(h gpu.Host) bool { return h.Name == host.Name }) {
-			v.Hosts = append(v.Hosts, host)
-		}
-	}
-}
-
-// waitingForGPUs are the trials of an experiment that ask for GPUs and wait for a
-// reason of their platform's.
-func (r reader) waitingForGPUs(ctx context.Context, e record.Experiment, config experiment.Experiment) ([]gpuWaiting, error) {
-	rows, err := r.List(ctx, e.ID, record.Listing{States: []trial.State{trial.Waiting}})
-	if err != nil || len(config.Platforms) == 0 {
-		return nil, err
-	}
-	var waiting []gpuWaiting
-	for _, row := range rows {
-		count := config.Platforms[row.Sequence%len(config.Platforms)].GPUs
-		if !row.Reason.Zero() && count != nil && *count > 0 {
-			waiting = append(waiting, gpuWaiting{e.ID, row.ID, row.Sequence, *count, row.Reason})
-		}
-	}
-	return waiting, nil
+	return reader{w, store}.views().GPUs(ctx, hosts)
 }
 
 func gpuRows(hosts []gpu.Host) [][]string {
@@ -146,7 +60,7 @@ func gpuRows(hosts []gpu.Host) [][]string {
 }
 
 // printWaiting prints a table of its own, where there is something to tell.
-func (w World) printWaiting(waiting []gpuWaiting) error {
+func (w World) printWaiting(waiting []views.GPUWaiting) error {
 	if len(waiting) == 0 {
 		return nil
 	}
@@ -256,7 +170,7 @@ func fitsSomewhere(count int, hosts []gpu.Host) error {
 
 // gpuHealth tells what GPUs trials of this machine may be given.
 func (w World) gpuHealth(ctx context.Context) []finding {
-	hosts, err := w.Engine.GPUs(ctx, "", thisMachine)
+	hosts, err := w.Engine.GPUs(ctx, "", views.ThisMachine)
 	if err != nil {
 		return []finding{{"GPUs", worth, err.Error(), ""}}
 	}

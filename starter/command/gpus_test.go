@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/perennial-ml/perennial/dashboard/views"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/perennial-ml/perennial/gpu"
@@ -56,7 +58,7 @@ func TestGpusShowsWhoHasWhatAndWhoWaits(t *testing.T) {
 	require.Equal(t, ExitDone, s.run("gpus"), s.err.String())
 	golden(t, "gpus.txt", s.out.String())
 	require.Equal(t, ExitDone, s.run("gpus", "--output", "json"), s.err.String())
-	var view gpuView
+	var view views.GPUs
 	require.NoError(t, json.Unmarshal([]byte(s.out.String()), &view))
 	require.Equal(t, s.hosts, view.Hosts)
 	require.Len(t, view.Waiting, 1)

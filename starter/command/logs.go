@@ -2,13 +2,13 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
+
+	"github.com/perennial-ml/perennial/dashboard/views"
 
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/record"
@@ -126,27 +126,10 @@ func (l *logReader) copy(ctx context.Context, attempt record.Attempt) error {
 // open opens the attempt's log where printing stopped: its file, or what its
 // platform brings.
 func (l *logReader) open(ctx context.Context, attempt record.Attempt) (io.ReadCloser, error) {
-	if attempt.Output != "" && l.want.replica == "" {
-		return openAt(filepath.Join(attempt.Output, l.want.file()), l.offset)
-	}
-	if attempt.Handle == nil {
-		return nil, os.ErrNotExist
-	}
-	var handle platforms.Handle
-	if err := json.Unmarshal(attempt.Handle, &handle); err != nil {
-		return nil, err
-	}
-	return l.Engine.Logs(ctx, handle, platforms.Log{
+	log, _, err := views.OpenLog(ctx, attempt, platforms.Log{
 		Stream: l.want.file(), Replica: l.want.replica, From: l.offset, Follow: l.want.follow,
-	})
-}
-
-func openAt(path string, offset int64) (io.ReadCloser, error) {
-	file, err := os.Open(path)
-	if err == nil {
-		_, err = file.Seek(offset, io.SeekStart)
-	}
-	return file, err
+	}, l.Engine.Logs)
+	return log, err
 }
 
 // unreadable says why there is no log; whoever follows waits for it instead.

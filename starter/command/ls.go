@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/perennial-ml/perennial/dashboard/views"
+
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/starter/progress"
 	"github.com/perennial-ml/perennial/trial"
@@ -41,31 +43,14 @@ func (w World) experiments(ctx context.Context) (all []record.Experiment, err er
 	if errors.Is(err, errNone) {
 		return nil, nil
 	}
-	slices.SortFunc(all, newestFirst)
+	slices.SortFunc(all, views.NewestFirst)
 	return all, err
 }
 
-func newestFirst(a, b record.Experiment) int {
-	return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.ID, b.ID))
-}
-
-// listing is an experiment as ls prints it for scripts.
-type listing struct {
-	ID      string          `json:"id"`
-	Name    string          `json:"name"`
-	Status  record.Status   `json:"status"`
-	Paused  bool            `json:"paused"`
-	Trials  progress.Counts `json:"trials"`
-	Best    *progress.Best  `json:"best"`
-	Created *string         `json:"created"`
-	Ended   *string         `json:"ended"`
-}
-
-func listed(all []record.Experiment) []listing {
-	list := make([]listing, 0, len(all))
+func listed(all []record.Experiment) []views.Listed {
+	list := make([]views.Listed, 0, len(all))
 	for _, e := range all {
-		list = append(list, listing{ID: e.ID, Name: e.Name, Status: e.Status, Paused: e.Paused, Trials: progress.Counts(e.Counts),
-			Best: progress.BestOf(e), Created: progress.Stamp(e.Created), Ended: progress.Stamp(e.Ended)})
+		list = append(list, views.ListedOf(e))
 	}
 	return list
 }

@@ -1,30 +1,10 @@
 package command
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/perennial-ml/perennial/trial"
 )
-
-// recovered is all that was learned about an experiment since its record came from a
-// backup; nil where it did not.
-func (r reader) recovered(ctx context.Context, id string) (*trial.Recovered, error) {
-	all, err := r.Recovered(ctx, id)
-	if err != nil || len(all) == 0 {
-		return nil, err
-	}
-	sum := &trial.Recovered{}
-	for _, learned := range all {
-		sum.TakenIn += learned.TakenIn
-		sum.Freed += learned.Freed
-		sum.Missing += learned.Missing
-		sum.Ended = append(sum.Ended, learned.Ended...)
-		sum.Unread = learned.Unread
-		sum.Behind = sum.Behind || learned.Behind
-	}
-	return sum, nil
-}
 
 // recoveredRows say it to people.
 func recoveredRows(learned *trial.Recovered) [][]string {

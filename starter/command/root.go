@@ -101,7 +101,7 @@ func (w World) lifeCommands() []*cobra.Command {
 }
 
 func (w World) readingCommands() []*cobra.Command {
-	return []*cobra.Command{w.lsCommand(), w.showCommand(), w.trialsCommand(), w.logsCommand(), w.exportCommand(), w.gpusCommand()}
+	return []*cobra.Command{w.lsCommand(), w.showCommand(), w.trialsCommand(), w.logsCommand(), w.exportCommand(), w.gpusCommand(), w.dashboardCommand()}
 }
 
 func (w World) changingCommands() []*cobra.Command {

@@ -164,7 +164,7 @@ func (w World) submit(ctx context.Context, how following, start progress.Start, 
 	if settle(err); err != nil {
 		return err
 	}
-	start.WebUI, start.Leaving = w.page(host, start.ID), how.detach
+	start.Dashboard, start.WebUI, start.Leaving = w.look(host, start.ID), w.page(host, start.ID), how.detach
 	display := w.display(how.output.format)
 	display.Begin(start)
 	if how.detach {
@@ -220,10 +220,23 @@ func (w World) serveHere(ctx context.Context) (Host, <-chan error, func(), error
 	}
 }
 
+// look is a link to an experiment on the dashboard, empty without one.
+func (w World) look(host Host, id string) string {
+	if host.Dashboard == "" {
+		return ""
+	}
+	return w.Engine.DashboardLink(host, "/e/"+id)
+}
+
 // page is a link to an experiment in the Web UI, empty without one.
 func (w World) page(host Host, id string) string {
 	if host.WebUI == "" {
 		return ""
 	}
-	return w.Engine.Link(host, "/namespaces/"+host.Namespace+"/workflows/"+workflowID(id))
+	return WorkflowPage(w.Engine, host, id)
+}
+
+// WorkflowPage is a link to an experiment in the Web UI that a host has.
+func WorkflowPage(engine Engine, host Host, id string) string {
+	return engine.Link(host, "/namespaces/"+host.Namespace+"/workflows/"+workflowID(id))
 }

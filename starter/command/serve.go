@@ -62,7 +62,7 @@ func (w World) serve(ctx context.Context, how Serving) error {
 }
 
 func (w World) introduce(host Host) {
-	fmt.Fprintf(w.Out, "host %d serves %s\n  Temporal  %s\n  Web UI    %s\n  log       %s\n",
+	fmt.Fprintf(w.Out, "host %d serves %s\n  Temporal  %s\n  Web UI    %s\n  watch     starter dashboard\n  log       %s\n",
 		host.PID, w.Home, host.Address, host.WebUI, host.Log)
 }
 

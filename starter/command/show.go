@@ -2,13 +2,13 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/perennial-ml/perennial/experiment"
+	"github.com/perennial-ml/perennial/dashboard/views"
+
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/starter/progress"
@@ -55,63 +55,7 @@ func (w World) showCommand() *cobra.Command {
 	return cmd
 }
 
-// shown is an experiment as show prints it for scripts.
-type shown struct {
-	ID      string          `json:"id"`
-	Name    string          `json:"name"`
-	Status  record.Status   `json:"status"`
-	Reason  trial.Reason    `json:"reason"`
-	Paused  bool            `json:"paused"`
-	Limits  limits          `json:"limits"`
-	Trials  progress.Counts `json:"trials"`
-	Best    *bestTrial      `json:"best"`
-	Driven  float64         `json:"duration"` // seconds on the clock of maxDuration
-	Created *string         `json:"created"`
-	Ended   *string         `json:"ended"`
-	// What it was started with; the search space is the one in force.
-	SearchSpace json.RawMessage       `json:"searchSpace"`
-	Tuner       experiment.Algorithm  `json:"tuner"`
-	Assessor    *experiment.Algorithm `json:"assessor"`
-	Platforms   []shownPlatform       `json:"platforms"`
-	// Recovered is what was learned since the record came from a backup; missing where it
-	// did not.
-	Recovered *trial.Recovered `json:"recovered,omitempty"`
-	// Temporal's strings but workflowId are empty while no host is running.
-	Temporal temporalView `json:"temporal"`
-}
-
-// shownPlatform is where trials run, and what.
-type shownPlatform struct {
-	Platform      string `json:"platform"`
-	Command       string `json:"command"`
-	CodeDirectory string `json:"codeDirectory"`
-}
-
-type limits struct {
-	Concurrency int  `json:"concurrency"`
-	MaxTrials   *int `json:"maxTrials"`   // null: unlimited
-	MaxDuration *int `json:"maxDuration"` // seconds; null: unlimited
-}
-
-type bestTrial struct {
-	progress.Best
-	Parameters trial.Parameters `json:"parameters"`
-	whereabouts
-}
-
-type temporalView struct {
-	Address    string `json:"address"`
-	Namespace  string `json:"namespace"`
-	WorkflowID string `json:"workflowId"`
-	WebUI      string `json:"webUI"`
-	TokenFile  string `json:"tokenFile"`
-}
-
 func (r reader) show(ctx context.Context, as format, e record.Experiment) error {
-	best, err := r.best(ctx, e)
-	if err != nil {
-		return err
-	}
 	host, err := r.Engine.Find(ctx)
 	if err != nil && !errors.Is(err, ErrNoHost) {
 		fmt.Fprintf(r.Err, "the host cannot be asked: %v\n", err)
@@ -119,33 +63,17 @@ func (r reader) show(ctx context.Context, as format, e record.Experiment) error 
 	if idle := r.idle(ctx, e); e.Reason.Zero() && r.Engine.External().Address != "" {
 		e.Reason = idle
 	}
-	recovered, err := r.recovered(ctx, e.ID)
+	view, err := r.views().Experiment(ctx, e, views.Temporal{Address: host.Address, Namespace: host.Namespace,
+		WorkflowID: workflowID(e.ID), WebUI: r.page(host, e.ID), TokenFile: host.TokenFile})
 	if err != nil {
 		return err
 	}
-	var config experiment.Experiment
-	if err := json.Unmarshal(e.Config, &config); err != nil {
-		return err
-	}
-	view := shown{ID: e.ID, Name: e.Name, Status: e.Status, Reason: e.Reason, Paused: e.Paused,
-		Limits: limits{e.Concurrency, unlessZero(e.MaxTrials), unlessZero(int(e.MaxDuration / time.Second))},
-		Trials: progress.Counts(e.Counts), Best: best, Driven: e.Driven.Seconds(),
-		Created: progress.Stamp(e.Created), Ended: progress.Stamp(e.Ended), Recovered: recovered,
-		SearchSpace: e.SearchSpace, Tuner: config.Tuner, Assessor: config.Assessor, Platforms: platformsShown(config),
-		Temporal: temporalView{host.Address, host.Namespace, workflowID(e.ID), r.page(host, e.ID), host.TokenFile}}
+	view.Dashboard = r.look(host, e.ID)
 	return r.print(as, view, func() [][]string { return r.showRows(view, e) })
 }
 
-func platformsShown(config experiment.Experiment) []shownPlatform {
-	list := make([]shownPlatform, 0, len(config.Platforms))
-	for _, p := range config.Platforms {
-		list = append(list, shownPlatform{p.Name, p.Command, p.CodeDirectory})
-	}
-	return list
-}
-
 // setUp are the rows of what an experiment runs.
-func setUp(view shown) [][]string {
+func setUp(view views.Experiment) [][]string {
 	rows := [][]string{{"tuner", view.Tuner.String()}}
 	if view.Assessor != nil {
 		rows = append(rows, []string{"assessor", view.Assessor.String()})
@@ -156,26 +84,7 @@ func setUp(view shown) [][]string {
 	return rows
 }
 
-func (r reader) best(ctx context.Context, e record.Experiment) (*bestTrial, error) {
-	if e.Best == nil {
-		return nil, nil
-	}
-	row, err := r.Trial(ctx, e.ID, e.Best.Sequence)
-	if err != nil {
-		return nil, err
-	}
-	where, err := r.ranOn(ctx, row)
-	return &bestTrial{Best: *progress.BestOf(e), Parameters: row.Parameters, whereabouts: where}, err
-}
-
-func unlessZero(n int) *int {
-	if n == 0 {
-		return nil
-	}
-	return &n
-}
-
-func (w World) showRows(view shown, e record.Experiment) [][]string {
+func (w World) showRows(view views.Experiment, e record.Experiment) [][]string {
 	rows := [][]string{{"experiment", strings.TrimSpace(e.ID + " " + e.Name)}, {"status", statusOf(e) + explained(e.Reason)}}
 	for _, line := range e.Reason.Details() {
 		rows = append(rows, []string{"", line})
@@ -191,11 +100,11 @@ func (w World) showRows(view shown, e record.Experiment) [][]string {
 	if view.Temporal.Address == "" {
 		return append(rows, []string{"host", w.howToHost()})
 	}
-	return append(rows, []string{"Temporal", view.Temporal.Address + ", workflow " + view.Temporal.WorkflowID},
+	return append(rows, []string{"dashboard", dash(view.Dashboard)}, []string{"Temporal", view.Temporal.Address + ", workflow " + view.Temporal.WorkflowID},
 		[]string{"Web UI", view.Temporal.WebUI})
 }
 
-func bestWords(best bestTrial) string {
+func bestWords(best views.BestTrial) string {
 	text := fmt.Sprintf("%s by trial %d (%s)", progress.Number(&best.Metric), best.Sequence, best.ID)
 	if best.Host != "" {
 		text += " on " + best.Host
@@ -225,7 +134,7 @@ func durationLimit(d time.Duration) string {
 	return progress.Span(d)
 }
 
-func tally(counts progress.Counts) string {
+func tally(counts views.Counts) string {
 	var words []string
 	for _, state := range trial.States() {
 		if n := counts[state]; n > 0 {

@@ -9,45 +9,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perennial-ml/perennial/dashboard/views"
+
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/starter/progress"
 	"github.com/perennial-ml/perennial/trial"
 )
 
 const (
-	intermediatesShown = 1000 // of one trial, the newest; export has all of them
-	attemptsShown      = 10   // in the table of one trial, the newest
-	sparkWidth         = 48
+	attemptsShown = 10 // in the table of one trial, the newest
+	sparkWidth    = 48
 )
-
-// trialView is one trial as show and trials print it for scripts.
-type trialView struct {
-	seenTrial
-	Experiment string  `json:"experiment"`
-	Source     string  `json:"source"` // algorithm, or customized by "trials add"
-	Asked      *string `json:"asked"`
-	Final      *string `json:"final"` // as the trial reported it; null where it did not
-	// Intermediates are those of the newest attempt, of more than a thousand the
-	// newest; Reported counts all that the attempt reported.
-	Intermediates []seenIntermediate `json:"intermediates"`
-	Reported      int                `json:"reported"`
-	Tries         []attemptView      `json:"attemptList"`
-}
-
-// attemptView is one attempt for scripts.
-type attemptView struct {
-	Number   int    `json:"attempt"`
-	Platform string `json:"platform"`
-	whereabouts
-	Phase     string         `json:"phase"`   // as its platform saw it last; empty before
-	Outcome   record.Outcome `json:"outcome"` // ended, interrupted, fault; empty while it is open
-	Reason    trial.Reason   `json:"reason"`
-	Exit      *trial.Exit    `json:"exit"`
-	Submitted *string        `json:"submitted"`
-	Start     *string        `json:"start"`
-	End       *string        `json:"end"`
-	Directory string         `json:"directory"` // where its files are, empty where that is not on this machine
-}
 
 // namesTrial tells whether arguments name a trial: two of them do, and one that is no
 // more than a small number.
@@ -70,50 +42,17 @@ func (r reader) showTrial(ctx context.Context, as format, args []string) error {
 	if err != nil {
 		return err
 	}
-	view, attempts, err := r.trialView(ctx, e, list[0])
+	view, attempts, err := r.views().Whole(ctx, e, list[0])
 	if err != nil {
 		return err
 	}
 	return r.print(as, view, func() [][]string { return r.oneTrial(e, view, attempts) })
 }
 
-func (r reader) trialView(ctx context.Context, e record.Experiment, seen seenTrial) (trialView, []record.Attempt, error) {
-	view := trialView{seenTrial: seen, Experiment: e.ID, Source: seen.row.Source, Asked: progress.Stamp(seen.row.Asked),
-		Intermediates: []seenIntermediate{}, Tries: []attemptView{}}
-	if seen.row.Final != "" {
-		view.Final = &seen.row.Final
-	}
-	attempts, err := r.Attempts(ctx, e.ID, seen.Sequence)
-	if err != nil || len(attempts) == 0 {
-		return view, nil, err
-	}
-	for _, attempt := range attempts {
-		tried, err := attemptOf(attempt)
-		if err != nil {
-			return view, nil, err
-		}
-		view.Tries = append(view.Tries, tried)
-	}
-	newest := attempts[len(attempts)-1]
-	view.Reported = newest.Metrics
-	reported, err := r.Intermediates(ctx, newest.Key, intermediatesShown)
-	for _, m := range reported {
-		view.Intermediates = append(view.Intermediates, *intermediateOf(m))
-	}
-	return view, attempts, err
-}
-
-func attemptOf(a record.Attempt) (attemptView, error) {
-	where, err := whereaboutsOf(a)
-	return attemptView{Number: a.Key.Attempt, Platform: a.Platform, whereabouts: where, Phase: a.Phase, Outcome: a.Outcome, Reason: a.Reason,
-		Exit: a.Exit, Submitted: progress.Stamp(a.Submitted), Start: progress.Stamp(a.Started), End: progress.Stamp(a.Ended),
-		Directory: a.Output}, err
-}
-
-func (w World) oneTrial(e record.Experiment, view trialView, attempts []record.Attempt) [][]string {
+func (w World) oneTrial(e record.Experiment, view views.WholeTrial, attempts []record.Attempt) [][]string {
 	rows := [][]string{
 		{"trial", fmt.Sprintf("%d (%s) of experiment %s", view.Sequence, view.ID, strings.TrimSpace(e.ID+" "+e.Name))},
-		{"state", string(view.State) + toldWhy(view.row)},
+		{"state", string(view.State) + toldWhy(view.Row)},
 	}
 	rows = append(rows, resultRows(view)...)
 	rows = append(rows, block("parameters", parameterLines(view.Parameters))...)
@@ -139,7 +78,7 @@ func toldWhy(row record.Trial) string {
 }
 
 // resultRows are a trial's result, and the text of it where that says more.
-func resultRows(view trialView) [][]string {
+func resultRows(view views.WholeTrial) [][]string {
 	var rows [][]string
 	if view.Metric != nil {
 		rows = append(rows, []string{"metric", progress.Number(view.Metric)})
@@ -162,7 +101,7 @@ func block(name string, lines []string) [][]string {
 
 func parameterLines(parameters trial.Parameters) []string {
 	var rows [][]string
-	for _, f := range flatten("", json.RawMessage(parameters)) {
+	for _, f := range flatten(json.RawMessage(parameters)) {
 		rows = append(rows, []string{strings.TrimSuffix(f.name, "/_name"), printable([]byte(f.text))})
 	}
 	return progress.Columns(rows)
@@ -170,7 +109,7 @@ func parameterLines(parameters trial.Parameters) []string {
 
 // reportedLines are the intermediates in one line of words and one that shows their
 // course.
-func (w World) reportedLines(all []seenIntermediate) []string {
+func (w World) reportedLines(all []views.Intermediate) []string {
 	if len(all) == 0 {
 		return nil
 	}
@@ -182,7 +121,7 @@ func (w World) reportedLines(all []seenIntermediate) []string {
 	}
 	last := all[len(all)-1]
 	words := fmt.Sprintf("%d intermediates, the last %s at step %d", len(all), cut(printable([]byte(last.Value)), 2*narrow), last.Step)
-	if len(all) == intermediatesShown {
+	if len(all) == views.IntermediatesShown {
 		words = "the newest " + words
 	}
 	if len(values) < 2 {
@@ -192,7 +131,7 @@ func (w World) reportedLines(all []seenIntermediate) []string {
 	return []string{words, fmt.Sprintf("%s  %s to %s", progress.Spark(values, sparkWidth), progress.Short(&least), progress.Short(&greatest))}
 }
 
-func (w World) attemptLines(tries []attemptView, attempts []record.Attempt) []string {
+func (w World) attemptLines(tries []views.Attempt, attempts []record.Attempt) []string {
 	first := max(len(tries)-attemptsShown, 0)
 	var rows [][]string
 	for i, tried := range tries[first:] {
@@ -217,7 +156,7 @@ func (w World) attemptTook(a record.Attempt) string {
 }
 
 // turnedOut is how an attempt ended, or how it is.
-func turnedOut(a attemptView) string {
+func turnedOut(a views.Attempt) string {
 	words := string(a.Outcome)
 	if a.Outcome == "" {
 		words = dash(a.Phase)

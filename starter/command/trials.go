@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perennial-ml/perennial/dashboard/views"
+
 	"github.com/perennial-ml/perennial/experiment"
-	"github.com/perennial-ml/perennial/metrics"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/searchspace"
-	"github.com/perennial-ml/perennial/starter/progress"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/spf13/cobra"
 )
@@ -152,35 +152,27 @@ func (r reader) trials(ctx context.Context, as format, name string, want trialCh
 
 // list reads what a listing wants. On a terminal the newest stand last, as they
 // would among all.
-func (r reader) list(ctx context.Context, e record.Experiment, listing record.Listing) ([]seenTrial, error) {
+func (r reader) list(ctx context.Context, e record.Experiment, listing record.Listing) ([]views.Trial, error) {
 	newest := listing.Order == record.ByNumber && !listing.Reverse && listing.Limit > 0
 	listing.Reverse = listing.Reverse || newest
-	rows, err := r.List(ctx, e.ID, listing)
+	list, err := r.views().Trials(ctx, e, listing)
 	if err != nil {
 		return nil, err
 	}
 	if newest {
-		slices.Reverse(rows)
+		slices.Reverse(list)
 	}
-	if err := r.knows(e, listing, rows); err != nil {
-		return nil, err
-	}
-	open, err := r.Unsettled(ctx, e.ID)
-	if err != nil {
-		return nil, err
-	}
-	explainWaits(rows, e, r.idle(ctx, e), open)
-	return r.seen(ctx, e.ID, rows)
+	return list, r.knows(e, listing, list)
 }
 
 // knows refuses an order by a parameter that no trial has: those that have it come
 // first.
-func (r reader) knows(e record.Experiment, listing record.Listing, rows []record.Trial) error {
+func (r reader) knows(e record.Experiment, listing record.Listing, rows []views.Trial) error {
 	if listing.Order != record.ByParameter || len(rows) == 0 {
 		return nil
 	}
 	names := []string{"trial", "metric", "duration"}
-	for _, field := range flatten("", rows[0].Parameters) {
+	for _, field := range flatten(rows[0].Parameters) {
 		names = append(names, field.name, strings.TrimSuffix(field.name, "/_name"))
 	}
 	if slices.Contains(names, listing.Parameter) {
@@ -191,63 +183,6 @@ func (r reader) knows(e record.Experiment, listing record.Listing, rows []record
 		hint = fmt.Sprintf("did you mean %q?", nearest)
 	}
 	return badInput(hint, "no trial of %s has a parameter %q to sort by", e.ID, listing.Parameter)
-}
-
-// seenTrial is a trial as trials prints it for scripts.
-type seenTrial struct {
-	progress.Trial
-	Parameters   trial.Parameters  `json:"parameters"`
-	Intermediate *seenIntermediate `json:"intermediate"` // the last one of its newest attempt; null where there is none
-	whereabouts                    // of its newest attempt
-	row          record.Trial
-}
-
-// seenIntermediate is one intermediate for scripts.
-type seenIntermediate struct {
-	Step   int64    `json:"step"`
-	Metric *float64 `json:"metric"` // null where it has no default number
-	Value  string   `json:"value"`  // as the trial reported it
-	Time   *string  `json:"time"`
-}
-
-func intermediateOf(m record.Metric) *seenIntermediate {
-	return &seenIntermediate{Step: m.Step, Metric: defaultOf(m.Value), Value: m.Value, Time: progress.Stamp(m.Time)}
-}
-
-// defaultOf is the default number of a metric, nil where it has none.
-func defaultOf(text string) *float64 {
-	reported := metrics.Record{Value: text}
-	if value, has := reported.Default(); has {
-		return &value
-	}
-	return nil
-}
-
-// seen adds to trials what their newest attempts tell, in two reads for all of them.
-func (r reader) seen(ctx context.Context, id string, rows []record.Trial) ([]seenTrial, error) {
-	numbers := make([]int, len(rows))
-	for i, row := range rows {
-		numbers[i] = row.Sequence
-	}
-	attempts, err := r.NewestAttempts(ctx, id, numbers)
-	if err != nil {
-		return nil, err
-	}
-	latest, err := r.Latest(ctx, id, numbers)
-	if err != nil {
-		return nil, err
-	}
-	trials := make([]seenTrial, len(rows))
-	for i, row := range rows {
-		trials[i] = seenTrial{Trial: progress.TrialOf(row), Parameters: row.Parameters, row: row}
-		if reported, has := latest[row.Sequence]; has {
-			trials[i].Intermediate = intermediateOf(reported)
-		}
-		if trials[i].whereabouts, err = whereaboutsOf(attempts[row.Sequence]); err != nil {
-			return nil, err
-		}
-	}
-	return trials, nil
 }
 
 const addHelp = `trials add runs one more trial with parameters of your own. It takes a number and

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"charm.land/lipgloss/v2"
+	"github.com/perennial-ml/perennial/dashboard/views"
 	"github.com/perennial-ml/perennial/metrics"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/stretchr/testify/require"
@@ -152,7 +153,7 @@ func TestTheCourseOfATrialIsALineHoweverLongItIs(t *testing.T) {
 	story.asks(0, `{"x": 1}`)
 	key := story.runs(0)
 	var lines []metrics.Record
-	for n := range int64(intermediatesShown + 10) {
+	for n := range int64(views.IntermediatesShown + 10) {
 		lines = append(lines, metrics.Record{Number: n + 1, Kind: metrics.Periodical, Step: n, Value: fmt.Sprint(n)})
 	}
 	require.NoError(t, s.store().Collect(t.Context(), key, lines, "c"))

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/perennial-ml/perennial/dashboard/views"
+
 	"charm.land/lipgloss/v2"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/searchspace"
@@ -31,7 +33,7 @@ func (c trialColumn) width() int {
 
 // printTrials prints the table of trials. Parameters that do not fit on a terminal are
 // left out, and a line below names the way to them.
-func (w World) printTrials(e record.Experiment, list []seenTrial, listing record.Listing) error {
+func (w World) printTrials(e record.Experiment, list []views.Trial, listing record.Listing) error {
 	columns := w.trialColumns(list, parameterNames(e, list, listing.Parameter))
 	columns, left := fit(columns, w.Width())
 	if err := w.printRows(trialRows(columns, len(list))); err != nil {
@@ -65,8 +67,8 @@ func (w World) sayLeftOut(e record.Experiment, shown, parameters int, listing re
 	}
 }
 
-func (w World) trialColumns(list []seenTrial, names []string) []trialColumn {
-	of := func(head string, cell func(seenTrial) string) trialColumn {
+func (w World) trialColumns(list []views.Trial, names []string) []trialColumn {
+	of := func(head string, cell func(views.Trial) string) trialColumn {
 		column := trialColumn{head: head, need: true}
 		for _, row := range list {
 			column.cells = append(column.cells, cell(row))
@@ -74,21 +76,21 @@ func (w World) trialColumns(list []seenTrial, names []string) []trialColumn {
 		return column
 	}
 	columns := []trialColumn{
-		of("TRIAL", func(t seenTrial) string { return fmt.Sprint(t.Sequence) }),
-		of("ID", func(t seenTrial) string { return t.ID }),
-		of("STATE", func(t seenTrial) string { return string(t.State) }),
+		of("TRIAL", func(t views.Trial) string { return fmt.Sprint(t.Sequence) }),
+		of("ID", func(t views.Trial) string { return t.ID }),
+		of("STATE", func(t views.Trial) string { return string(t.State) }),
 		of("METRIC", metricCell),
 	}
 	for _, name := range names {
-		column := of(strings.TrimSuffix(name, "/_name"), func(t seenTrial) string { return parameterCell(t.Parameters, name) })
+		column := of(strings.TrimSuffix(name, "/_name"), func(t views.Trial) string { return parameterCell(t.Parameters, name) })
 		column.need = false
 		columns = append(columns, column)
 	}
-	columns = append(columns, of("TOOK", func(t seenTrial) string { return w.took(t.row) }))
+	columns = append(columns, of("TOOK", func(t views.Trial) string { return w.took(t.Row) }))
 	return append(columns, telling(
-		of("ATTEMPTS", func(t seenTrial) string { return moreThanOne(t.Attempts) }),
-		of("HOST", func(t seenTrial) string { return dash(t.Host) }),
-		of("WHY", func(t seenTrial) string { return dash(t.row.Reason.Text) }))...)
+		of("ATTEMPTS", func(t views.Trial) string { return moreThanOne(t.Attempts) }),
+		of("HOST", func(t views.Trial) string { return dash(t.Host) }),
+		of("WHY", func(t views.Trial) string { return dash(t.Row.Reason.Text) }))...)
 }
 
 // telling are the columns in which something stands.
@@ -106,7 +108,7 @@ func moreThanOne(attempts int) string {
 }
 
 // metricCell is a trial's result, or where there is none its last intermediate.
-func metricCell(t seenTrial) string {
+func metricCell(t views.Trial) string {
 	if t.Metric != nil || t.Intermediate == nil {
 		return progress.Short(t.Metric)
 	}
@@ -194,11 +196,11 @@ func cut(text string, width int) string {
 
 // parameterNames are the parameters that have a column: those that differ, or may,
 // and first the one that the trials are sorted by.
-func parameterNames(e record.Experiment, list []seenTrial, sorted string) []string {
+func parameterNames(e record.Experiment, list []views.Trial, sorted string) []string {
 	var names []string
 	texts := map[string][]string{}
 	for _, row := range list {
-		for _, f := range flatten("", row.Parameters) {
+		for _, f := range flatten(row.Parameters) {
 			if texts[f.name] == nil {
 				names = append(names, f.name)
 			}
@@ -236,7 +238,7 @@ func varying(raw json.RawMessage) map[string]bool {
 
 // parameterCell is one parameter of a trial, in as little room as says what it is.
 func parameterCell(parameters trial.Parameters, name string) string {
-	for _, f := range flatten("", parameters) {
+	for _, f := range flatten(parameters) {
 		if f.name != name {
 			continue
 		}

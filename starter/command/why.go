@@ -2,67 +2,24 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
+
+	"github.com/perennial-ml/perennial/dashboard/views"
 
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
 )
 
-// Reasons for a wait that no platform gave: there is always one.
-var (
-	noHost     = trial.Reason{Code: "no-host", Text: "no host process is running; starter serve --detach starts one"}
-	paused     = trial.Reason{Code: "paused", Text: "its experiment is paused"}
-	stopped    = trial.Reason{Code: "stopped", Text: "its experiment is stopped; resume runs it"}
-	submitting = trial.Reason{Code: "submitting", Text: "it is being submitted"}
-)
+// noHost is why trials wait that nobody works on.
+var noHost = trial.Reason{Code: "no-host", Text: "no host process is running; starter serve --detach starts one"}
 
-// waitsForCode is the reason's code of a trial whose code is not ready; codeNotReady
-// begins that of the experiment, which knows why.
-const (
-	waitsForCode = "preparing"
-	codeNotReady = "prepare-"
-)
+// views makes views of the record that is open.
+func (r reader) views() views.Reader { return views.Reader{Store: r.Store, Idle: r.idle} }
 
-// explainWaits gives trials that wait a reason where the record has none, or has
-// one that says less than is known. open are the numbers, in order, of all trials of
-// the experiment that are not over; idle is why nobody works on it, if nobody does.
-func explainWaits(rows []record.Trial, e record.Experiment, idle trial.Reason, open []int) {
-	for i, row := range rows {
-		if row.State == trial.Waiting {
-			before, _ := slices.BinarySearch(open, row.Sequence)
-			rows[i].Reason = explainWait(row.Reason, e, waitReason(e, idle, before+1))
-		}
-	}
-}
-
-// explainWait is the reason on record, with why the code it waits for is not ready;
-// otherwise where there is none.
-func explainWait(onRecord trial.Reason, e record.Experiment, otherwise trial.Reason) trial.Reason {
-	if onRecord.Zero() {
-		return otherwise
-	}
-	if onRecord.Code == waitsForCode && strings.HasPrefix(e.Reason.Code, codeNotReady) {
-		onRecord.Text += ": " + e.Reason.Text
-	}
-	return onRecord
-}
-
-// waitReason is why the trial that is the nth of those not over waits at present.
-func waitReason(e record.Experiment, idle trial.Reason, nth int) trial.Reason {
-	switch {
-	case e.Status == record.Stopped:
-		return stopped
-	case !idle.Zero():
-		return idle
-	case e.Paused:
-		return paused
-	case nth > e.Concurrency:
-		return trial.Reason{Code: "concurrency", Text: fmt.Sprintf("it waits for a slot: %d at a time", e.Concurrency)}
-	}
-	return submitting
+// Idle is why nobody works on an experiment, zero where somebody does.
+func Idle(ctx context.Context, engine Engine, e record.Experiment) trial.Reason {
+	return World{Engine: engine}.idle(ctx, e)
 }
 
 // idle is why nobody works on an experiment, zero where somebody does.
@@ -71,7 +28,7 @@ func (w World) idle(ctx context.Context, e record.Experiment) trial.Reason {
 		return trial.Reason{}
 	}
 	if w.Engine.External().Address != "" {
-		return w.unpolled(ctx, platformsOf(e))
+		return w.unpolled(ctx, views.PlatformsOf(e))
 	}
 	if _, err := w.Engine.Find(ctx); err != nil {
 		return noHost
@@ -94,21 +51,4 @@ func (w World) unpolled(ctx context.Context, platforms []string) trial.Reason {
 		start = fmt.Sprintf("a worker started by starter worker --platform %s does, one without --platform as well", name)
 	}
 	return trial.Reason{Code: "no-worker", Text: fmt.Sprintf("no worker polls the queue %s; %s", queue, start)}
-}
-
-// platformsOf names the platforms of an experiment.
-func platformsOf(e record.Experiment) []string {
-	var config struct {
-		Platforms []struct {
-			Name string `json:"platform"`
-		} `json:"trainingService"`
-	}
-	if json.Unmarshal(e.Config, &config) != nil {
-		return nil
-	}
-	var names []string
-	for _, platform := range config.Platforms {
-		names = append(names, platform.Name)
-	}
-	return names
 }

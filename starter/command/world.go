@@ -113,6 +113,8 @@ type Engine interface {
 	Logs(ctx context.Context, handle platforms.Handle, wanted platforms.Log) (io.ReadCloser, error)
 	// Link is an address that opens a page of the host's Web UI, once.
 	Link(host Host, page string) string
+	// DashboardLink is an address that opens a page of the host's dashboard, once.
+	DashboardLink(host Host, page string) string
 	// External is the Temporal that TEMPORAL_* variables or a profile name, zero
 	// where the embedded one is meant.
 	External() External
@@ -156,6 +158,7 @@ type Host struct {
 	Address   string // of Temporal's frontend, host:port
 	Namespace string
 	WebUI     string // without a slash at the end, and without a one-time token
+	Dashboard string // as WebUI, of the dashboard
 	TokenFile string // holds the bearer token of Address; empty where there is none
 	Log       string // the host's log file
 }

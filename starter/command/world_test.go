@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/perennial-ml/perennial/assessors"
+	"github.com/perennial-ml/perennial/dashboard/views"
 	"github.com/perennial-ml/perennial/experiment"
 	"github.com/perennial-ml/perennial/gpu"
 	"github.com/perennial-ml/perennial/metrics"
@@ -121,7 +122,7 @@ func (e *engine) die() {
 }
 
 var aHost = Host{PID: 4711, Version: "v1.0.0", Address: "127.0.0.1:40001", Namespace: "perennial",
-	WebUI: "http://127.0.0.1:40002", TokenFile: "/state/token", Log: "/state/log/host.log"}
+	WebUI: "http://127.0.0.1:40002", Dashboard: "http://127.0.0.1:40003", TokenFile: "/state/token", Log: "/state/log/host.log"}
 
 func (e *engine) Check() error { return errors.Join(e.unfit, os.MkdirAll(e.home, 0o700)) }
 
@@ -185,6 +186,10 @@ func (e *engine) Unpolled(context.Context, []string) (string, error) {
 
 func (e *engine) Link(host Host, page string) string { return host.WebUI + page + "?token=once" }
 
+func (e *engine) DashboardLink(host Host, page string) string {
+	return host.Dashboard + page + "?token=once"
+}
+
 func (e *engine) Unit(out io.Writer) error {
 	_, err := io.WriteString(out, "[Service]\n")
 	return err
@@ -210,7 +215,7 @@ func (e *engine) Rights(_ context.Context, platform experiment.Platform) (string
 }
 
 func (e *engine) GPUs(_ context.Context, _ string, platform experiment.Platform) ([]gpu.Host, error) {
-	if platform.Name != thisMachine.Name {
+	if platform.Name != views.ThisMachine.Name {
 		return nil, nil
 	}
 	return e.hosts, nil

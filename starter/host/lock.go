@@ -35,6 +35,8 @@ type Info struct {
 	Namespace string `json:"namespace,omitempty"`
 	// WebUI is the address without the one-time token; see embedded.Link.
 	WebUI string `json:"webUI,omitempty"`
+	// Dashboard is the address of the dashboard without the one-time token; see door.Link.
+	Dashboard string `json:"dashboard,omitempty"`
 	// TokenFile is empty where the host uses a Temporal that is not its own.
 	TokenFile string `json:"tokenFile,omitempty"`
 	// Keys is where the keys are that payloads are encrypted with; it is zero

@@ -57,8 +57,10 @@ type Config struct {
 	Before func(log *slog.Logger) error
 	// After, if not nil, ends what Before began, as far as it began, while this
 	// process is still the host.
-	After   func()
-	Service Service
+	After func()
+	// Dashboard, if not nil, is the address of the dashboard that Before began.
+	Dashboard func() string
+	Service   Service
 	// Log gets what the host and its engine say; nil drops it.
 	Log io.Writer
 	// Engine starts or finds the Temporal server; nil means the embedded one.
@@ -127,6 +129,9 @@ func (c Config) serve(ctx context.Context, lock *Lock, log *slog.Logger) error {
 func (c Config) published(info Info, running Running) Info {
 	info.Address, info.Namespace, info.WebUI = running.Client.HostPort, running.Client.Namespace, running.WebUI
 	info.Keys = c.Keys
+	if c.Dashboard != nil {
+		info.Dashboard = c.Dashboard()
+	}
 	if c.Engine == nil {
 		info.TokenFile, info.Keys = c.Dir.TokenFile(), c.Dir.Keys()
 	}

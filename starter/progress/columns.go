@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perennial-ml/perennial/dashboard/views"
+
 	"charm.land/lipgloss/v2"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
@@ -137,9 +139,9 @@ func counts(e record.Experiment) string {
 // done is how far the experiment is, "12 of 40" or "12".
 func done(e record.Experiment) string {
 	if e.MaxTrials == 0 {
-		return strconv.Itoa(Settled(e))
+		return strconv.Itoa(views.Settled(e))
 	}
-	return fmt.Sprintf("%d of %d", Settled(e), e.MaxTrials)
+	return fmt.Sprintf("%d of %d", views.Settled(e), e.MaxTrials)
 }
 
 // best is the best result as words, empty if there is none.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perennial-ml/perennial/dashboard/views"
+
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
 )
@@ -70,6 +72,9 @@ func greeting(start Start) string {
 		title += ", resumed"
 	}
 	fmt.Fprintln(&text, title)
+	if start.Dashboard != "" {
+		fmt.Fprintln(&text, "  watch   "+start.Dashboard)
+	}
 	if start.WebUI != "" {
 		fmt.Fprintln(&text, "  Web UI  "+start.WebUI)
 	}
@@ -108,7 +113,7 @@ func outlook(e record.Experiment) []string {
 	if text := best(e); text != "" {
 		parts = append(parts, text)
 	}
-	if left, known := Remaining(e); known && e.Status.Active() {
+	if left, known := views.Remaining(e); known && e.Status.Active() {
 		parts = append(parts, "about "+Span(left)+" left")
 	}
 	if e.Paused {

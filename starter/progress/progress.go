@@ -7,16 +7,18 @@ import (
 	"time"
 
 	"github.com/perennial-ml/perennial/record"
-	"github.com/perennial-ml/perennial/trial"
 )
 
 // Start is what a person is told first.
 type Start struct {
-	ID      string
-	Name    string
-	WebUI   string // the experiment's page, empty if there is none
-	Resumed bool   // false: the experiment is new
-	Leaving bool   // nobody is going to follow it now
+	ID   string
+	Name string
+	// Dashboard is the experiment's page on the dashboard, empty if there is none; WebUI
+	// that in Temporal's Web UI.
+	Dashboard string
+	WebUI     string // the experiment's page, empty if there is none
+	Resumed   bool   // false: the experiment is new
+	Leaving   bool   // nobody is going to follow it now
 }
 
 // Snapshot is how an experiment stands at one moment.
@@ -48,35 +50,4 @@ type Display interface {
 	End(finished record.Experiment)
 	// Detach says that the experiment goes on without this program.
 	Detach(id string)
-}
-
-// Settled is the number of trials that have ended for good.
-func Settled(e record.Experiment) int {
-	settled := e.Trials()
-	for _, state := range []trial.State{trial.Waiting, trial.Running, trial.Unknown} {
-		settled -= e.Counts[state]
-	}
-	return max(settled, 0)
-}
-
-// settling is how long an experiment must have run before its pace says anything.
-const settling = 5 * time.Second
-
-// Remaining estimates how long an experiment still takes: by its pace so far if
-// its number of trials is limited, and never beyond its limit of time. False
-// where neither says anything.
-func Remaining(e record.Experiment) (time.Duration, bool) {
-	byTime, limited := max(e.MaxDuration-e.Driven, 0), e.MaxDuration > 0
-	if e.MaxTrials == 0 {
-		return byTime, limited
-	}
-	settled := Settled(e)
-	if settled == 0 || e.Driven < settling {
-		return 0, false
-	}
-	byPace := time.Duration(float64(e.Driven) / float64(settled) * float64(max(e.MaxTrials-settled, 0)))
-	if limited {
-		return min(byPace, byTime), true
-	}
-	return byPace, true
 }

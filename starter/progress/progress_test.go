@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perennial-ml/perennial/dashboard/views"
+
 	"charm.land/lipgloss/v2"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
@@ -133,13 +135,13 @@ func TestEventsAreOneObjectALineWithTheirKindAndTheExperiment(t *testing.T) {
 
 func TestTheTimeLeftIsByPaceOrByTheLimitWhicheverEndsFirst(t *testing.T) {
 	e := aSnapshot().Experiment
-	left, known := Remaining(e)
+	left, known := views.Remaining(e)
 	require.True(t, known)
 	require.Equal(t, 40*time.Minute, left)
 	e.MaxDuration = 15 * time.Minute
-	left, _ = Remaining(e)
+	left, _ = views.Remaining(e)
 	require.Equal(t, 5*time.Minute, left)
-	_, known = Remaining(record.Experiment{})
+	_, known = views.Remaining(record.Experiment{})
 	require.False(t, known)
 }
 

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/perennial-ml/perennial/dashboard/views"
+
 	"charm.land/lipgloss/v2"
 	"github.com/perennial-ml/perennial/metrics"
 	"github.com/perennial-ml/perennial/record"
@@ -113,7 +115,7 @@ func (t *Terminal) bar(e record.Experiment) string {
 	fraction := 0.0
 	switch {
 	case e.MaxTrials > 0:
-		fraction = float64(Settled(e)) / float64(e.MaxTrials)
+		fraction = float64(views.Settled(e)) / float64(e.MaxTrials)
 	case e.MaxDuration > 0:
 		fraction = float64(e.Driven) / float64(e.MaxDuration)
 	}

@@ -63,7 +63,10 @@ var rooms = map[string][]string{
 	"workers":                       {"workers/...", "workflows", "activities", "activities/poller", "platforms", "record", "tuners", "tuners/bridge", "assessors", "gpu/nvml", "trial"},
 	"workers/sweeper":               {"workflows", "activities", "activities/poller", "platforms", "record", "trial"},
 	"workers/codec":                 {},
-	"embedded":                      {"workers/codec"},
+	"embedded":                      {"door", "workers/codec"},
+	"door":                          {},
+	"dashboard":                     {"dashboard/views", "platforms", "record", "trial"},
+	"dashboard/views":               {"experiment", "gpu", "metrics", "platforms", "record", "trial"},
 	"starter":                       {"*"},
 }
 

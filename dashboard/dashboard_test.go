@@ -1,0 +1,344 @@
+package dashboard_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/dashboard"
+	"github.com/perennial-ml/perennial/dashboard/views"
+	"github.com/perennial-ml/perennial/experiment"
+	"github.com/perennial-ml/perennial/gpu"
+	"github.com/perennial-ml/perennial/metrics"
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+const id = "k3v9x2ab"
+
+// desk is a dashboard on a record that the test writes.
+type desk struct {
+	*testing.T
+	*record.Store
+	address string
+}
+
+func newDesk(t *testing.T) desk {
+	store, err := record.Open(filepath.Join(t.TempDir(), "record.sqlite"))
+	require.NoError(t, err)
+	t.Cleanup(func() { store.Close() })
+	server := httptest.NewServer(dashboard.New(dashboard.Options{
+		Reader: views.Reader{Store: store, Idle: func(context.Context, record.Experiment) trial.Reason { return trial.Reason{} }},
+		GPUs:   views.GPUHosts{Of: noGPUs, RunsHere: func(string) bool { return true }},
+		Logs: func(context.Context, platforms.Handle, platforms.Log) (io.ReadCloser, error) {
+			return nil, errors.New("it is gone")
+		},
+		WebUI:   func(string) string { return "" },
+		Version: "v1",
+	}))
+	t.Cleanup(server.Close)
+	return desk{t, store, server.URL}
+}
+
+func noGPUs(context.Context, string, experiment.Platform) ([]gpu.Host, error) { return nil, nil }
+
+const config = `{"format":1,"experimentName":"demo","searchSpace":{"lr":{"_type":"uniform","_value":[0,1]}},"trialConcurrency":2,"maxTrialNumber":50,
+	"tuner":{"name":"Random"},"trainingService":[{"platform":"local","trialCommand":"true","trialCodeDirectory":"."}]}`
+
+// accept makes an experiment of so many trials.
+func (d desk) accept(id string, trials int) {
+	d.Helper()
+	_, err := d.Append(d.Context(), id, record.CommandEvent(trial.Command{ID: "accept-" + id, Name: trial.Accept, Value: json.RawMessage(config)}))
+	require.NoError(d, err)
+	for n := range trials {
+		_, err := d.Ask(d.Context(), id, []record.Ask{{Sequence: n, Asked: trial.Asked{
+			Parameters: json.RawMessage(fmt.Sprintf(`{"lr": %d}`, n)), Source: trial.SourceAlgorithm}}})
+		require.NoError(d, err)
+	}
+}
+
+// begin starts a trial whose output is in a directory.
+func (d desk) begin(n int, output string) trial.Key {
+	d.Helper()
+	attempt, err := d.BeginAttempt(d.Context(), id, n, "local")
+	require.NoError(d, err)
+	require.NoError(d, d.Observe(d.Context(), attempt.Key, record.Observation{Phase: "running", Started: time.Now(), Output: output}))
+	return attempt.Key
+}
+
+// report has a trial report values, one a step.
+func (d desk) report(key trial.Key, values ...float64) {
+	d.Helper()
+	var all []metrics.Record
+	for step, value := range values {
+		all = append(all, metrics.Record{Number: int64(step + 1), Kind: metrics.Periodical, Step: int64(step), Value: fmt.Sprint(value), Time: time.Now()})
+	}
+	require.NoError(d, d.Collect(d.Context(), key, all, fmt.Sprint(len(values))))
+}
+
+func (d desk) get(path string, headers ...string) (*http.Response, string) {
+	d.Helper()
+	request, err := http.NewRequestWithContext(d.Context(), http.MethodGet, d.address+path, nil)
+	require.NoError(d, err)
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(d, err)
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(d, err)
+	return answer, string(body)
+}
+
+func (d desk) read(path string, into any) {
+	d.Helper()
+	answer, body := d.get("/api/v1" + path)
+	require.Equal(d, http.StatusOK, answer.StatusCode, body)
+	require.NoError(d, json.Unmarshal([]byte(body), into))
+}
+
+func TestExperimentsAreListedAPageAtATimeTheNewestFirst(t *testing.T) {
+	d := newDesk(t)
+	for _, id := range []string{"aaaaaaaa", "bbbbbbbb", "cccccccc"} {
+		d.accept(id, 0)
+	}
+	var page struct {
+		Experiments []struct{ ID, Name, Status string }
+		Total       int
+		Next        string
+	}
+	d.read("/experiments?limit=2", &page)
+	require.Equal(t, []string{"cccccccc", "bbbbbbbb"}, []string{page.Experiments[0].ID, page.Experiments[1].ID})
+	require.Equal(t, 3, page.Total)
+	d.read("/experiments?limit=2&after="+page.Next, &page)
+	require.Len(t, page.Experiments, 1)
+	require.Empty(t, page.Next)
+	d.read("/experiments?text=BBB", &page)
+	require.Equal(t, 1, page.Total)
+}
+
+func TestPagesOfTrialsMissNothingAndEachWaitHasAReason(t *testing.T) {
+	d := newDesk(t)
+	d.accept(id, 5)
+	d.begin(4, "")
+	var seen []int
+	for after := ""; ; {
+		var page struct {
+			Trials []views.Trial
+			Total  int
+			Next   string
+		}
+		d.read("/experiments/"+id+"/trials?limit=2&sort=lr&reverse=true&after="+after, &page)
+		require.Equal(t, 5, page.Total)
+		for _, one := range page.Trials {
+			seen = append(seen, one.Sequence)
+			require.Equal(t, one.State == trial.Waiting, one.Reason.Text != "", "%+v", one)
+		}
+		if after = page.Next; after == "" {
+			break
+		}
+	}
+	require.Equal(t, []int{4, 3, 2, 1, 0}, seen)
+}
+
+func TestAnAnswerThatACallerHasIsNotSentAgain(t *testing.T) {
+	d := newDesk(t)
+	d.accept(id, 1)
+	first, _ := d.get("/api/v1/experiments/" + id)
+	tag := first.Header.Get("ETag")
+	require.NotEmpty(t, tag)
+	again, body := d.get("/api/v1/experiments/"+id, "If-None-Match", tag)
+	require.Equal(t, http.StatusNotModified, again.StatusCode)
+	require.Empty(t, body)
+	d.begin(0, "")
+	changed, _ := d.get("/api/v1/experiments/"+id, "If-None-Match", tag)
+	require.Equal(t, http.StatusOK, changed.StatusCode)
+}
+
+func TestWhatIsWrongIsSaidAsAProblem(t *testing.T) {
+	d := newDesk(t)
+	d.accept(id, 1)
+	for path, want := range map[string]int{
+		"/experiments/nothere1":                          http.StatusNotFound,
+		"/experiments/nothere1/events":                   http.StatusNotFound,
+		"/experiments/" + id + "/trials/7":               http.StatusNotFound,
+		"/experiments/" + id + "/trials?limit=0":         http.StatusUnprocessableEntity,
+		"/experiments/" + id + "/trials?state=ASLEEP":    http.StatusUnprocessableEntity,
+		"/experiments/" + id + "/trials?after=3":         http.StatusUnprocessableEntity,
+		"/experiments/" + id + "/trials?colour=red":      http.StatusUnprocessableEntity,
+		"/experiments/" + id + "/trials/0/log?stream=sh": http.StatusUnprocessableEntity,
+		"/experiments/" + id + "/temporal":               http.StatusNotFound,
+		"/no/such/route":                                 http.StatusNotFound,
+	} {
+		answer, body := d.get("/api/v1" + path)
+		require.Equal(t, want, answer.StatusCode, "%s: %s", path, body)
+		require.Equal(t, "application/problem+json", answer.Header.Get("Content-Type"), path)
+		require.Contains(t, body, `"detail"`)
+	}
+}
+
+func TestACurveIsThinnedOutButKeepsItsEndsAndItsPeaks(t *testing.T) {
+	d := newDesk(t)
+	d.accept(id, 2)
+	values := make([]float64, 5000)
+	values[3333], values[1234] = 100, -100
+	d.report(d.begin(0, ""), values...)
+	d.report(d.begin(1, ""), 1, 2)
+	var answer struct {
+		Curves []struct {
+			Sequence int
+			Step     []int64
+			Value    []float64
+		}
+	}
+	d.read("/experiments/"+id+"/curves?points=50", &answer)
+	require.Len(t, answer.Curves, 2)
+	long := answer.Curves[0]
+	require.LessOrEqual(t, len(long.Step), 50)
+	require.Equal(t, []int64{0, 4999}, []int64{long.Step[0], long.Step[len(long.Step)-1]})
+	require.Contains(t, long.Value, 100.0)
+	require.Contains(t, long.Value, -100.0)
+	require.Equal(t, []float64{1, 2}, answer.Curves[1].Value)
+}
+
+func TestALogComesInPiecesThatNoBrowserTakesForAPage(t *testing.T) {
+	d := newDesk(t)
+	d.accept(id, 2)
+	directory := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(directory, "stdout"), []byte("<script>alert(1)</script>größer"), 0o600))
+	d.begin(0, directory)
+	path := "/api/v1/experiments/" + id + "/trials/0/log"
+	answer, body := d.get(path + "?limit=28")
+	require.Equal(t, "<script>alert(1)</script>gr", body, "a letter is not cut")
+	require.Equal(t, "text/plain; charset=utf-8", answer.Header.Get("Content-Type"))
+	require.Equal(t, "nosniff", answer.Header.Get("X-Content-Type-Options"))
+	_, body = d.get(path + "?from=" + answer.Header.Get("Perennial-Next"))
+	require.Equal(t, "ößer", body)
+	_, body = d.get(path + "?from=-2")
+	require.Equal(t, "er", body)
+	_, body = d.get("/api/v1/experiments/" + id + "/trials/1/log")
+	require.Empty(t, body, "it has not begun")
+}
+
+// message is one of a stream.
+type message struct{ id, event, data string }
+
+// listen reads a stream until as many events of the log have come.
+func (d desk) listen(path, last string, events int) []message {
+	d.Helper()
+	ctx, cancel := context.WithTimeout(d.Context(), time.Minute)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.address+"/api/v1"+path, nil)
+	require.NoError(d, err)
+	request.Header.Set("Accept-Encoding", "gzip")
+	if last != "" {
+		request.Header.Set("Last-Event-ID", last)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(d, err)
+	defer answer.Body.Close()
+	require.Empty(d, answer.Header.Get("Content-Encoding"), "a stream that is packed comes late")
+	var all []message
+	var now message
+	lines := bufio.NewScanner(answer.Body)
+	for len(all) < events && lines.Scan() {
+		name, value, _ := strings.Cut(lines.Text(), ": ")
+		switch name {
+		case "id":
+			now.id = value
+		case "event":
+			now.event = value
+		case "data":
+			now.data = value
+		case "":
+			if now.event == "event" {
+				all = append(all, now)
+			}
+			now = message{}
+		}
+	}
+	require.Len(d, all, events, "%v", lines.Err())
+	return all
+}
+
+func TestAStreamGoesOnWhereItWasCutAndMissesNothing(t *testing.T) {
+	d := newDesk(t)
+	d.accept(id, 3) // four events with the command
+	first := d.listen("/experiments/"+id+"/events", "", 2)
+	require.Equal(t, "2", first[1].id)
+	rest := d.listen("/experiments/"+id+"/events", "2", 2)
+	require.Equal(t, []string{"3", "4"}, []string{rest[0].id, rest[1].id})
+	go func() {
+		d.report(d.begin(0, ""), 0.5)
+	}()
+	live := d.listen("/experiments/"+id+"/events", "4", 1)
+	require.Contains(t, live[0].data, `"kind":"intermediate"`)
+	from := d.listen("/experiments/"+id+"/events?after=3", "", 2)
+	require.Equal(t, []string{"4", "5"}, []string{from[0].id, from[1].id})
+}
+
+func TestResultsAndTimelineComeInColumns(t *testing.T) {
+	d := newDesk(t)
+	d.accept(id, 3)
+	key := d.begin(1, "")
+	value := 0.7
+	require.NoError(t, d.Collect(t.Context(), key, []metrics.Record{{Number: 1, Kind: metrics.Final, Value: `{"default": 0.7, "loss": 3}`, Time: time.Now()}}, "1"))
+	require.NoError(t, d.Settle(t.Context(), key, record.Settlement{Outcome: record.OutcomeEnded, Ended: &trial.Ended{State: trial.Succeeded, Value: &value}}))
+	var columns struct {
+		Sequence   []int
+		State      []string
+		Metric     []*float64
+		Parameters map[string][]any
+		Metrics    map[string][]*float64
+	}
+	d.read("/experiments/"+id+"/results", &columns)
+	require.Equal(t, []int{0, 1, 2}, columns.Sequence)
+	require.Equal(t, []any{0.0, 1.0, 2.0}, columns.Parameters["lr"])
+	require.InDelta(t, 0.7, *columns.Metric[1], 1e-9)
+	require.Nil(t, columns.Metric[0])
+	var line struct{ Sequence, Attempt []int }
+	d.read("/experiments/"+id+"/timeline", &line)
+	require.Equal(t, []int{1}, line.Sequence)
+}
+
+func TestPagesMayLoadAndSendNothingElsewhere(t *testing.T) {
+	d := newDesk(t)
+	answer, _ := d.get("/e/" + id)
+	require.Equal(t, http.StatusOK, answer.StatusCode)
+	policy := answer.Header.Get("Content-Security-Policy")
+	require.Contains(t, policy, "default-src 'none'")
+	require.NotContains(t, policy, "unsafe")
+}
+
+func TestTheDocumentOfTheAPINamesEveryRouteAndIsServed(t *testing.T) {
+	d := newDesk(t)
+	var document struct {
+		OpenAPI string `json:"openapi"`
+		Paths   map[string]any
+	}
+	d.read("/openapi.json", &document)
+	require.Equal(t, "3.1.0", document.OpenAPI)
+	require.Contains(t, document.Paths, "/api/v1/experiments/{experiment}/events")
+	page, err := os.ReadFile("../docs/api.md")
+	require.NoError(t, err)
+	for path := range document.Paths {
+		require.Contains(t, string(page), "`"+path+"`")
+	}
+	text, err := dashboard.OpenAPI("v1")
+	require.NoError(t, err)
+	require.Contains(t, string(text), "operationId: list-trials")
+}
