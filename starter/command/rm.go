@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perennial-ml/perennial/dashboard/views"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/spf13/cobra"
@@ -106,7 +107,7 @@ func (r reader) condemned(ctx context.Context, want removalChoice) ([]record.Exp
 		}
 		chosen = append(chosen, found)
 	}
-	slices.SortFunc(chosen, newestFirst)
+	slices.SortFunc(chosen, views.NewestFirst)
 	return slices.CompactFunc(chosen, func(a, b record.Experiment) bool { return a.ID == b.ID }), nil
 }
 
