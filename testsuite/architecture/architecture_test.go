@@ -57,7 +57,7 @@ var rooms = map[string][]string{
 	"runner/trialmodule":            {"trial"},
 	"runner/binary":                 {},
 	"runner/perennial-runner":       {"runner", "trial", "runner/rundir", "machine/agent"},
-	"activities":                    {"activities/poller", "platforms", "record", "tuners", "tuners/bridge", "assessors", "codedir", "experiment", "trial", "metrics"},
+	"activities":                    {"activities/poller", "platforms", "record", "runner/rundir", "tuners", "tuners/bridge", "assessors", "codedir", "experiment", "trial", "metrics"},
 	"activities/poller":             {"platforms", "record", "trial", "metrics"},
 	"workflows":                     {"activities", "platforms", "experiment", "trial", "record"},
 	"workers":                       {"workers/...", "workflows", "activities", "activities/poller", "platforms", "record", "tuners", "tuners/bridge", "assessors", "gpu/nvml", "trial"},
