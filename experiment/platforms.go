@@ -237,7 +237,8 @@ var executableOptions = &section{keys: []key{
 
 var kubernetesOptions = &section{keys: []key{
 	{name: "image", kind: text, required: true, doc: "the container image; it needs sh, cat and chmod, and what the trial needs"},
-	{name: "kind", kind: oneOf("Job", "PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "JobSet", "TrainJob", "Framework", "AdaptDLJob"), fallback: "Job", doc: "the kind of object that a trial is on the cluster; JobSet, TrainJob, Framework and AdaptDLJob need their controllers there, the others Kubeflow's training-operator, Job nothing"},
+	{name: "kind", kind: oneOf("Job", "PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob", "JobSet", "TrainJob", "Framework", "AdaptDLJob"), fallback: "Job", doc: "the kind of object that a trial is on the cluster; JobSet, TrainJob, Framework and AdaptDLJob need their controllers there, the others Kubeflow's training-operator, Job nothing"},
+	{name: "replicas", kind: integerFrom(1), fallback: int64(1), doc: "pods that run each trial together; any of them may report, and the first decides"},
 	{name: "namespace", kind: text, doc: "the Kubernetes namespace; that of the context by default"},
 	{name: "kubeconfig", kind: existingFile, doc: "the way to the cluster; $KUBECONFIG or ~/.kube/config by default, or the pod that starter runs in"},
 	{name: "context", kind: text, doc: "the context of the kubeconfig; its current one by default"},

@@ -25,12 +25,12 @@ func TestConformanceOfKindTrainJob(t *testing.T) { conforms(t, "TrainJob") }
 // What kinds have in common is held to the whole contract by those above.
 func TestEveryKindRunsATrialEndsOneAndNeverStartsWhatWasCancelledBefore(t *testing.T) {
 	cluster := kube.Up(t)
-	for _, kind := range []string{"TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "JobSet"} {
+	for _, kind := range []string{"TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob", "JobSet"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			p := open(t, cluster, cluster.Namespace(t), map[string]any{"kind": kind})
 			over := func(r platforms.Report) bool { return r.Phase.Definite() && !r.Pending }
-			whole, ended, never := submit(t, p, `echo "perennial: final 2"`), submit(t, p, "sleep 600"), platforms.Handle{Key: key()}
+			whole, ended, never := submit(t, p, `echo "perennial: final 2"`), submit(t, p, "sleep 600"), platforms.Handle{Key: oneMore(p)}
 			await(t, p, ended, func(r platforms.Report) bool { return r.Phase == platforms.Running })
 			for _, unwanted := range []platforms.Handle{ended, never} {
 				require.NoError(t, p.Cancel(t.Context(), unwanted, trial.Intent{Cause: trial.CauseUser}))

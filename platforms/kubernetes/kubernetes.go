@@ -37,6 +37,7 @@ func New(options Options) platforms.Kind {
 type section struct {
 	Kind             string            `json:"kind"`
 	Image            string            `json:"image"`
+	Replicas         int               `json:"replicas"`
 	Namespace        string            `json:"namespace"`
 	Kubeconfig       string            `json:"kubeconfig"`
 	Context          string            `json:"context"`
@@ -83,5 +84,5 @@ func (s section) section() kube.Section {
 		ImagePullSecrets: s.ImagePullSecrets, NodeSelector: s.NodeSelector, PriorityClass: s.PriorityClass, Tolerations: s.Tolerations,
 		Volumes: s.Volumes, Mounts: s.VolumeMounts, Patch: s.PodPatch}
 	return kube.Section{Target: kube.Target{Kubeconfig: s.Kubeconfig, Context: s.Context}, Namespace: s.Namespace, Kind: s.Kind,
-		Roles: []kube.Role{{Name: kube.FirstRole(s.Kind), Replicas: 1, Pod: pod}}, Queue: s.Queue, PullLimit: time.Duration(s.ImagePullLimit) * time.Second, NNIPlatform: "kubeflow"}
+		Roles: kube.Roles(s.Kind, max(s.Replicas, 1), pod), Queue: s.Queue, PullLimit: time.Duration(s.ImagePullLimit) * time.Second, NNIPlatform: "kubeflow"}
 }

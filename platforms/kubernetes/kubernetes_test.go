@@ -61,7 +61,7 @@ func await(t *testing.T, p platforms.Platform, handle platforms.Handle, wanted f
 		}
 		last = reports[0]
 		return wanted(last)
-	}, 2*time.Minute, 50*time.Millisecond)
+	}, 2*time.Minute, 50*time.Millisecond, "%+v", &last)
 	return last
 }
 

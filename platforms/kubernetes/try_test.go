@@ -79,15 +79,15 @@ func apply(t *testing.T, cluster *kube.Cluster, namespace, manifest string) (rol
 func TestTheRightsThatADoctorPrintsAreEnoughAndEachIsNeeded(t *testing.T) {
 	cluster := kube.Up(t)
 	namespace := cluster.Namespace(t)
-	manifest, err := open(t, cluster, namespace, nil).(platforms.WithRights).Rights(t.Context())
+	manifest, err := open(t, cluster, namespace, map[string]any{"replicas": 2}).(platforms.WithRights).Rights(t.Context())
 	require.NoError(t, err)
 	role := apply(t, cluster, namespace, manifest)
-	p := open(t, cluster, namespace, map[string]any{"kubeconfig": cluster.Account(t, namespace, "perennial")})
+	p := open(t, cluster, namespace, map[string]any{"kubeconfig": cluster.Account(t, namespace, "perennial"), "replicas": 2})
 	awaitTried(t, p, func(state platforms.HostState) bool { return len(state.Problems) == 0 })
 
 	handle := submit(t, p, `echo "perennial: final 2"`)
 	report := await(t, p, handle, func(r platforms.Report) bool { return r.Phase == platforms.Exited && !r.Pending })
-	require.Len(t, report.Journal.Records, 1)
+	require.Len(t, report.Journal.Records, 2, "one of each replica")
 	require.NoError(t, p.(platforms.WithForget).Forget(t.Context(), handle))
 	require.NoError(t, p.(platforms.WithCleanup).CleanUp(t.Context()))
 

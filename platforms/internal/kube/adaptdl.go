@@ -30,7 +30,7 @@ var adaptDLJob = jobKind{
 	suspended: object{"minReplicas": noNode, "maxReplicas": noNode,
 		"template": object{"spec": object{"nodeSelector": object{"perennial.dev/never": "true"}}}},
 	condition: adaptDLCondition,
-	deciding:  map[string]string{"adaptdl/rank": "0"},
+	index:     "adaptdl/rank",
 }
 
 func adaptDLCondition(u *unstructured.Unstructured) condition {

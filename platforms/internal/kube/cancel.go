@@ -49,12 +49,16 @@ func (s *site) tryEnd(ctx context.Context, key trial.Key, intent string) error {
 	if apierrors.IsNotFound(err) {
 		return s.bury(ctx, key, intent)
 	}
-	if err != nil || s.job.condition(found).over {
+	ended := err == nil && s.job.condition(found).over
+	if err != nil || ended && s.section.alone() {
 		return err
 	}
 	own, err := s.podsOf(ctx, key)
 	if err != nil {
 		return err
+	}
+	if ended { // its end stands, and some of its replicas may go on all the same
+		return s.tellPods(ctx, own, intent)
 	}
 	begun, over := s.progress(own)
 	if over {
@@ -118,14 +122,18 @@ func (s *site) podsOf(ctx context.Context, key trial.Key) ([]unstructured.Unstru
 	return list.Items, nil
 }
 
-// progress tells whether any pod has begun, and whether the one that decides is over.
+// progress tells whether any replica has begun, and whether all are over.
 func (s *site) progress(own []unstructured.Unstructured) (begun, over bool) {
+	ended := map[replica]bool{}
 	for i := range own {
+		which, runs := s.replicaOf(&own[i])
 		state := stateOf(&own[i], s.job.container)
-		begun = begun || state.trial.began()
-		over = over || s.decides(&own[i]) && state.trial.over()
+		begun = begun || runs && state.trial.began()
+		if runs && state.trial.over() {
+			ended[which] = true
+		}
 	}
-	return begun, over
+	return begun, len(ended) == len(s.section.replicas(trial.Key{}))
 }
 
 // note writes the intent beside the run, unless somebody has changed it since it was

@@ -2,12 +2,15 @@ package kube
 
 import (
 	"context"
+	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/perennial-ml/perennial/trial"
 )
+
+var services = schema.GroupVersionResource{Version: "v1", Resource: "services"}
 
 var claims = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
 
@@ -31,7 +34,43 @@ func (s *site) equip(ctx context.Context, key trial.Key) error {
 			}
 		}
 	}
+	return s.bringPeers(ctx)
+}
+
+// bringPeers sees to it that the replicas of the experiment's runs have names in DNS.
+func (s *site) bringPeers(ctx context.Context) error {
+	experiment := s.platform.section.Experiment
+	name := peersName(experiment)
+	if _, brought := s.brought.Load(name); brought || !s.section.meets() {
+		return nil
+	}
+	made, err := plain(object{"apiVersion": "v1", "kind": "Service",
+		"metadata": object{"name": name, "labels": object{experimentLabel: experiment, "app.kubernetes.io/managed-by": "perennial"}},
+		"spec":     object{"clusterIP": "None", "publishNotReadyAddresses": true, "selector": object{experimentLabel: experiment}}})
+	if err != nil {
+		return err
+	}
+	if err = s.create(ctx, services, made); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	s.brought.Store(name, true)
 	return nil
+}
+
+// meets tells whether a service of ours has the replicas find each other.
+func (s Section) meets() bool { return kinds[s.Kind].strangers && !s.alone() }
+
+// peersName is the domain of an experiment's pods.
+func peersName(experiment string) string { return "perennial-" + experiment }
+
+// join gives the replicas of a run names in DNS, and tells them the first one's.
+func (s Section) join(key trial.Key, spec object) {
+	domain := peersName(key.Experiment)
+	spec["subdomain"] = domain
+	container := spec["containers"].([]any)[0].(object)
+	container["env"] = append(container["env"].([]any),
+		object{"name": "PERENNIAL_REPLICAS", "value": fmt.Sprint(len(s.replicas(key)))},
+		object{"name": "PERENNIAL_FIRST_REPLICA", "value": fmt.Sprintf("%s-0.%s", nameOf(key), domain)})
 }
 
 func (s *site) bringClaim(ctx context.Context, key trial.Key, wanted claim) error {
@@ -53,12 +92,12 @@ func (s *site) bringClaim(ctx context.Context, key trial.Key, wanted claim) erro
 
 // equipment is what kinds of objects the section has beside its runs'.
 func (s Section) equipment() (kinds []schema.GroupVersionResource) {
-	seen := map[schema.GroupVersionResource]bool{}
+	seen := map[schema.GroupVersionResource]bool{services: s.meets()}
 	for _, role := range s.Roles {
 		seen[secretsResource] = seen[secretsResource] || len(role.Pod.secrets) > 0
 		seen[claims] = seen[claims] || role.Pod.claim != nil
 	}
-	for _, kind := range []schema.GroupVersionResource{secretsResource, claims} {
+	for _, kind := range []schema.GroupVersionResource{secretsResource, claims, services} {
 		if seen[kind] {
 			kinds = append(kinds, kind)
 		}

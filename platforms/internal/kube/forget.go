@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -29,7 +30,7 @@ func (p *platform) Forget(ctx context.Context, handle platforms.Handle) error {
 	if err != nil {
 		return Fault("forget", err)
 	}
-	if err := s.keepOutput(ctx, handle.Key); err != nil {
+	if err := s.keepOutputs(ctx, handle.Key); err != nil {
 		return Fault("forget", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -49,14 +50,16 @@ func (p *platform) Forget(ctx context.Context, handle platforms.Handle) error {
 // forgetRun remembers a run no longer than there is a pod of it, whose end nobody
 // takes for news.
 func (s *site) forgetRun(key trial.Key) {
-	s.forgetJournal(key)
 	s.answers.Delete(key)
-	there := s.newest(key, "") != nil
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	delete(s.memories, key)
-	if there {
-		s.memories[key] = &memory{forgotten: true}
+	for _, which := range s.section.replicas(key) {
+		s.forgetJournal(which)
+		there := s.newest(which, "") != nil
+		s.mutex.Lock()
+		delete(s.memories, which)
+		if there {
+			s.memories[which] = &memory{forgotten: true}
+		}
+		s.mutex.Unlock()
 	}
 }
 
@@ -119,14 +122,28 @@ func (p *platform) CleanUp(ctx context.Context) error {
 // Remove implements platforms.WithRemoval: what was kept here of the experiment goes.
 func (p *platform) Remove(context.Context) error { return os.RemoveAll(p.directory()) }
 
-func (p *platform) outputFile(key trial.Key) string {
-	return filepath.Join(p.directory(), "output", key.String())
+func (p *platform) outputFile(which replica) string {
+	name := which.String()
+	if which.ordinal > 0 {
+		name += fmt.Sprintf(".%d", which.ordinal)
+	}
+	return filepath.Join(p.directory(), "output", name)
 }
 
-// keepOutput copies what the run printed, once.
-func (s *site) keepOutput(ctx context.Context, key trial.Key) error {
-	path := s.platform.outputFile(key)
-	pod := s.pod(key)
+// keepOutputs copies what the run's replicas printed.
+func (s *site) keepOutputs(ctx context.Context, key trial.Key) error {
+	for _, which := range s.section.replicas(key) {
+		if err := s.keepOutput(ctx, which); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepOutput copies what a replica printed, once.
+func (s *site) keepOutput(ctx context.Context, which replica) error {
+	path := s.platform.outputFile(which)
+	pod := s.pod(which)
 	if _, err := os.Stat(path); err == nil || pod == nil || pod.gone || !pod.trial.began() {
 		return nil
 	}
@@ -180,18 +197,34 @@ func (p *platform) output(ctx context.Context, handle platforms.Handle, wanted p
 	if wanted.Stream != rundir.Stdout && wanted.Stream != rundir.Stderr {
 		return none, nil
 	}
-	if kept, err := os.Open(p.outputFile(handle.Key)); !errors.Is(err, fs.ErrNotExist) {
+	which, err := p.replica(ctx, handle.Key, wanted.Replica)
+	if err != nil {
+		return nil, err
+	}
+	if kept, err := os.Open(p.outputFile(which)); !errors.Is(err, fs.ErrNotExist) {
 		return kept, err
 	}
 	s, err := p.ready(ctx)
 	if err != nil {
 		return nil, err
 	}
-	pod := s.pod(handle.Key)
+	pod := s.pod(which)
 	if pod == nil || !pod.trial.began() {
 		return none, nil
 	}
 	return s.cluster.logs(ctx, s.namespace, pod.name, s.job.container, wanted.Follow)
+}
+
+// replica finds one by its name; an empty one is that which decides.
+func (p *platform) replica(ctx context.Context, key trial.Key, name string) (replica, error) {
+	if name == "" {
+		return replica{Key: key}, nil
+	}
+	s, err := p.site(ctx)
+	if err != nil {
+		return replica{}, err
+	}
+	return s.section.replicaNamed(name, key)
 }
 
 // parameter is Job.Parameter, out of the object.

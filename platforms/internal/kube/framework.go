@@ -21,19 +21,15 @@ var framework = jobKind{
 	spec: func(_ Section, templates []template) object {
 		var roles []any
 		for _, role := range templates {
-			policy := role.Policy
-			if policy == nil {
-				policy = object{"minFailedTaskCount": int64(1), "minSucceededTaskCount": int64(role.Replicas)}
-			}
 			task := object{"retryPolicy": object{"maxRetryCount": int64(0)}, "pod": role.pod}
 			merge(task, role.Task)
-			roles = append(roles, object{"name": role.Name, "taskNumber": int64(role.Replicas), "frameworkAttemptCompletionPolicy": policy, "task": task})
+			roles = append(roles, object{"name": role.Name, "taskNumber": int64(role.Replicas), "frameworkAttemptCompletionPolicy": role.policy(), "task": task})
 		}
 		return object{"executionType": "Start", "retryPolicy": object{"maxRetryCount": int64(0)}, "taskRoles": roles}
 	},
 	suspended: object{"executionType": "Stop"},
 	condition: frameworkCondition,
-	deciding:  map[string]string{"FC_TASK_INDEX": "0"},
+	index:     "FC_TASK_INDEX",
 }
 
 // frameworkStopped is the code of a Framework that was stopped by request.

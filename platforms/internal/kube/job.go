@@ -18,7 +18,8 @@ var batchJob = jobKind{
 	},
 	suspended: object{"suspend": true},
 	condition: jobCondition,
-	deciding:  map[string]string{"batch.kubernetes.io/job-completion-index": "0"},
+	strangers: true,
+	index:     "batch.kubernetes.io/job-completion-index",
 }
 
 func jobCondition(u *unstructured.Unstructured) condition {

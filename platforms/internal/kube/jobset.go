@@ -24,7 +24,7 @@ var jobSet = jobKind{
 	},
 	suspended: object{"suspend": true},
 	condition: jobSetCondition,
-	deciding:  batchJob.deciding,
+	index:     batchJob.index,
 }
 
 func jobSetCondition(u *unstructured.Unstructured) condition {

@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strconv"
+	"slices"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/perennial-ml/perennial/metrics"
-	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/runner/stream"
 	"github.com/perennial-ml/perennial/trial"
 )
@@ -24,7 +23,7 @@ const (
 	followFor = 5 * time.Minute
 )
 
-// journal follows what a run reports. It is a cache: all of it can be read anew.
+// journal follows what a replica of a run reports. It is a cache: all of it can be read anew.
 type journal struct {
 	key  trial.Key
 	stop context.CancelFunc
@@ -87,32 +86,34 @@ func (j *journal) finish(message *stream.Message) {
 	j.complete = true
 }
 
+// gaveUp is how many records are gone for good.
+func (j *journal) gaveUp() int64 {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	return j.lost
+}
+
 func (j *journal) failed(err error) {
 	j.mutex.Lock()
 	defer j.mutex.Unlock()
 	j.fault = err
 }
 
-// after returns the records that follow a cursor and forgets those before it.
-func (j *journal) after(cursor platforms.Cursor) platforms.Journal {
+// after returns the records that follow a number and forgets those before it.
+func (j *journal) after(number int64) []metrics.Record {
 	j.mutex.Lock()
 	defer j.mutex.Unlock()
-	number := numberOf(cursor)
 	for len(j.records) > 0 && j.records[0].Number <= number {
 		j.from, j.records = j.records[0].Number, j.records[1:]
 	}
-	found := platforms.Journal{Records: append([]metrics.Record(nil), j.records...), Next: cursor}
-	if last := len(found.Records); last > 0 {
-		found.Next = cursorOf(found.Records[last-1].Number)
-	}
-	return found
+	return slices.Clone(j.records)
 }
 
-// remembers tells whether all that follows a cursor is still here.
-func (j *journal) remembers(cursor platforms.Cursor) bool {
+// remembers tells whether all that follows a number is still here.
+func (j *journal) remembers(number int64) bool {
 	j.mutex.Lock()
 	defer j.mutex.Unlock()
-	return numberOf(cursor) >= j.from
+	return number >= j.from
 }
 
 // awaitComplete waits until nothing more can come.
@@ -127,18 +128,6 @@ func (j *journal) isComplete() bool {
 	j.mutex.Lock()
 	defer j.mutex.Unlock()
 	return j.complete
-}
-
-func numberOf(cursor platforms.Cursor) int64 {
-	number, _ := strconv.ParseInt(string(cursor), 10, 64)
-	return number
-}
-
-func cursorOf(number int64) platforms.Cursor {
-	if number == 0 {
-		return ""
-	}
-	return platforms.Cursor(strconv.FormatInt(number, 10))
 }
 
 // follow reads a pod's journal until nothing more can come. pod returns what is

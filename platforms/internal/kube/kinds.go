@@ -20,8 +20,9 @@ type jobKind struct {
 	kind     string
 	// container is what the kind wants the container of the trial to be called.
 	container string
-	// first is the name of the role that decides, where roles have names.
-	first string
+	// first is the name of the role that decides, where roles have names; rest is that
+	// of all other replicas, where it is another one.
+	first, rest string
 	// beside is an object that each run needs beside its own; nil: none.
 	beside *companion
 	// spec is the object's own part around its pods.
@@ -34,11 +35,16 @@ type jobKind struct {
 	// immutable is set where no spec may be changed: what has not begun is then deleted,
 	// and made anew as something that never begins.
 	immutable bool
-	// deciding are labels or annotations, further to our labels, of the pod that decides.
-	deciding map[string]string
+	// index is the label or the annotation that numbers the pods of a role from 0.
+	index string
 	// held keeps pods from vanishing before we have let go of them: needed where the
 	// kind's controller deletes them as soon as they end.
 	held bool
+	// ordered is set where the command runs in the first role alone: the rest only
+	// waits for orders of it.
+	ordered bool
+	// strangers is set where nobody but us lets the pods of a run find each other.
+	strangers bool
 	// name is the object's name; nil: nameOf.
 	name func(trial.Key) string
 }
@@ -59,14 +65,22 @@ type condition struct {
 	ended     time.Time
 }
 
-var kinds = map[string]jobKind{"Job": batchJob, "PyTorchJob": pytorchJob, "TFJob": tfJob, "XGBoostJob": xgboostJob, "PaddleJob": paddleJob, "JAXJob": jaxJob, "Framework": framework, "JobSet": jobSet, "TrainJob": trainJob, "AdaptDLJob": adaptDLJob}
+var kinds = map[string]jobKind{"Job": batchJob, "PyTorchJob": pytorchJob, "TFJob": tfJob, "XGBoostJob": xgboostJob, "PaddleJob": paddleJob, "JAXJob": jaxJob, "MPIJob": mpiJob, "Framework": framework, "JobSet": jobSet, "TrainJob": trainJob, "AdaptDLJob": adaptDLJob}
 
 // Kinds are the names of the kinds that there are.
 func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 
-// FirstRole is what a kind calls the role whose first pod decides; empty where roles
-// have no names.
-func FirstRole(kind string) string { return kinds[kind].first }
+// Roles are those of a kind for as many replicas, all alike. The first decides.
+func Roles(kind string, replicas int, pod Pod) []Role {
+	k := kinds[kind]
+	if k.ordered {
+		return []Role{{Name: k.first, Replicas: 1, Pod: pod}, {Name: k.rest, Replicas: replicas, Pod: pod, Waits: true}}
+	}
+	if k.rest == "" || replicas == 1 {
+		return []Role{{Name: k.first, Replicas: replicas, Pod: pod}}
+	}
+	return []Role{{Name: k.first, Replicas: 1, Pod: pod}, {Name: k.rest, Replicas: replicas - 1, Pod: pod}}
+}
 
 // nameOf is the name of a run's object.
 func (k jobKind) nameOf(key trial.Key) string {

@@ -95,11 +95,11 @@ type site struct {
 	answers   sync.Map // by key: of why a run has no pod
 
 	mutex    sync.Mutex
-	journals map[trial.Key]*journal
-	memories map[trial.Key]*memory
+	journals map[replica]*journal
+	memories map[replica]*memory
 }
 
-// memory is what has been seen of a run's pod and is shown by no board any more.
+// memory is what has been seen of a replica's pod and is shown by no board any more.
 type memory struct {
 	begun     types.UID // of the pod in which its command began
 	last      *podState // of that pod, once it is gone
@@ -143,7 +143,7 @@ func (p *platform) enter(section Section) (*site, error) {
 		return nil, platforms.Errorf(platforms.Denied, "open", "there is no way to a cluster: %w", err)
 	}
 	s := &site{platform: p, section: section, job: kinds[section.Kind], cluster: c, namespace: section.Namespace,
-		journals: map[trial.Key]*journal{}, memories: map[trial.Key]*memory{}}
+		journals: map[replica]*journal{}, memories: map[replica]*memory{}}
 	if s.namespace == "" {
 		s.namespace = c.namespace
 	}
@@ -187,77 +187,60 @@ func (p *platform) Ends() <-chan trial.Key {
 	return p.ends
 }
 
-// noticed follows the journal of a run as soon as its pod is seen.
+// noticed follows the journal of a replica as soon as its pod is seen.
 func (s *site) noticed(u *unstructured.Unstructured) {
-	if key, ours := s.runOf(u); ours && s.remember(key, u) {
-		s.follow(key, 0)
+	if which, ours := s.ownReplica(u); ours && s.remember(which, u) {
+		s.follow(which, 0)
 	}
 }
 
-// runOf is the run that a pod decides, false where it decides none of ours.
-func (s *site) runOf(u *unstructured.Unstructured) (trial.Key, bool) {
-	key, ours := keyOf(u)
-	return key, ours && key.Experiment == s.platform.section.Experiment && s.decides(u)
-}
-
-// remember keeps in which pod a run began: some controllers make another one where
+// remember keeps in which pod a replica began: some controllers make another one where
 // somebody deletes it. It tells whether the run still matters.
-func (s *site) remember(key trial.Key, u *unstructured.Unstructured) (matters bool) {
+func (s *site) remember(which replica, u *unstructured.Unstructured) (matters bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	m := s.memory(key)
+	m := s.memory(which)
 	if m.begun == "" && stateOf(u, s.job.container).trial.began() {
 		m.begun = u.GetUID()
 	}
 	return !m.forgotten
 }
 
-// memory is that of a run, made where there was none. The mutex is held.
-func (s *site) memory(key trial.Key) *memory {
-	if s.memories[key] == nil {
-		s.memories[key] = &memory{}
+// memory is that of a replica, made where there was none. The mutex is held.
+func (s *site) memory(which replica) *memory {
+	if s.memories[which] == nil {
+		s.memories[which] = &memory{}
 	}
-	return s.memories[key]
+	return s.memories[which]
 }
 
 // vanished keeps what a pod said last: it may be all that is left of a run's end.
 func (s *site) vanished(u *unstructured.Unstructured) {
-	key, ours := s.runOf(u)
+	which, ours := s.ownReplica(u)
 	if !ours {
 		return
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	m := s.memories[key]
+	m := s.memories[which]
 	switch {
 	case m == nil:
 	case m.forgotten:
-		delete(s.memories, key)
+		delete(s.memories, which)
 	case m.begun == u.GetUID():
 		m.last = stateOf(u, s.job.container)
 		m.last.gone = true
 	}
 }
 
-// recall is what is known of a run beside the boards.
-func (s *site) recall(key trial.Key) memory {
+// recall is what is known of a replica beside the boards.
+func (s *site) recall(which replica) memory {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if m := s.memories[key]; m != nil {
+	if m := s.memories[which]; m != nil {
 		return *m
 	}
 	return memory{}
-}
-
-// decides tells whether a pod is the one whose end is the trial's.
-func (s *site) decides(u *unstructured.Unstructured) bool {
-	have, more := u.GetLabels(), u.GetAnnotations()
-	for name, value := range s.job.deciding {
-		if have[name] != value && more[name] != value {
-			return false
-		}
-	}
-	return s.section.Roles[0].Name == have[roleLabel]
 }
 
 // handleData is Handle.Data.
@@ -266,8 +249,18 @@ type handleData struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	UID       string `json:"uid"`
-	// Pod is the UID of the pod in which the command began; empty: in none yet.
-	Pod types.UID `json:"pod,omitempty"`
+	// Pod is the UID of the pod in which the command began; empty: in none yet. Pods are
+	// the same of further replicas, by their numbers.
+	Pod  types.UID         `json:"pod,omitempty"`
+	Pods map[int]types.UID `json:"pods,omitempty"`
+}
+
+// begun is the pod in which a replica began.
+func (d handleData) begun(ordinal int) types.UID {
+	if ordinal == 0 {
+		return d.Pod
+	}
+	return d.Pods[ordinal]
 }
 
 func (s *site) handle(key trial.Key, u *unstructured.Unstructured) platforms.Handle {

@@ -33,7 +33,13 @@ const (
 // Only sh, cat and chmod are asked of an image. What goes wrong before the runner is
 // there must end the second container too.
 const enter = `cat %[1]s/runner/* >%[2]s/new && chmod 755 %[2]s/new && mv %[2]s/new %[2]s/runner || { : >%[2]s/failed; exit 126; }
-%[3]sexec %[2]s/runner container %[2]s/run`
+%[3]sexec `
+
+// What a pod does that is the runner's, and one that only waits for orders.
+const (
+	run   = home + "/runner container " + home + "/run"
+	await = `sh -c 'trap "exit 0" TERM; while :; do sleep 1; done'`
+)
 
 const unpack = `%[2]s/runner unpack %[2]s/code %[3]s %[1]s/code/* && cd %[2]s/code || { : >%[2]s/failed; exit 126; }
 `
@@ -54,10 +60,14 @@ func (r Role) template(kind jobKind, s Section, job platforms.Job, stock stock) 
 	if r.Name != "" {
 		marks[roleLabel] = r.Name
 	}
+	containers := []any{r.trialContainer(kind, job, stock, told), r.journalContainer()}
+	if r.Waits {
+		containers = containers[:1]
+	}
 	spec := object{
 		"restartPolicy":                 "Never",
 		"terminationGracePeriodSeconds": int64(math.Ceil((job.Grace + farewell).Seconds())),
-		"containers":                    []any{r.trialContainer(kind, job, stock, told), r.journalContainer()},
+		"containers":                    containers,
 		"volumes":                       append(volumes(stock), r.Pod.Volumes...),
 	}
 	r.Pod.place(spec)
@@ -66,6 +76,9 @@ func (r Role) template(kind jobKind, s Section, job platforms.Job, stock stock) 
 		about["finalizers"] = []any{holdFinalizer}
 	}
 	pod := object{"metadata": about, "spec": spec}
+	if s.meets() {
+		s.join(job.Key, spec)
+	}
 	for _, finish := range r.Pod.finish {
 		finish(job.Key, pod)
 	}
@@ -104,9 +117,13 @@ func (r Role) trialContainer(kind jobKind, job platforms.Job, stock stock, told 
 	if directory := job.Workspace.Directory; directory != "" {
 		code = fmt.Sprintf(change, home, strings.ReplaceAll(directory, "'", `'\''`))
 	}
+	begin := run
+	if r.Waits {
+		begin = await
+	}
 	return object{
 		"name": kind.container, "image": r.Pod.Image,
-		"command":      []any{"sh", "-c", fmt.Sprintf(enter, filesDirectory, home, code)},
+		"command":      []any{"sh", "-c", fmt.Sprintf(enter, filesDirectory, home, code) + begin},
 		"env":          []any{object{"name": stream.JobVariable, "value": told}},
 		"resources":    r.resources(job),
 		"volumeMounts": append([]any{mount("perennial-home", home), mount("perennial-files", filesDirectory), mount("perennial-intent", intentDirectory)}, r.Pod.Mounts...),

@@ -25,6 +25,7 @@ type podState struct {
 	deleting       bool
 	unpulled       bool      // an image cannot be pulled
 	placed         time.Time // on its node
+	grace          time.Duration
 	annotations    map[string]string
 }
 
@@ -57,6 +58,8 @@ func stateOf(u *unstructured.Unstructured, container string) *podState {
 	p.waiting, p.unpulled = p.whyWaiting(u)
 	status, _ := u.Object["status"].(object)
 	p.placed = timeOf(status, "startTime")
+	seconds, _, _ := unstructured.NestedInt64(u.Object, "spec", "terminationGracePeriodSeconds")
+	p.grace = time.Duration(seconds) * time.Second
 	return p
 }
 

@@ -46,7 +46,7 @@ func (s *site) rights() []right {
 	if s.job.beside != nil {
 		needed = append(needed, of(s.job.beside.resource, "", "create", "get", "delete", "deletecollection"))
 	}
-	verbs := map[schema.GroupVersionResource][]string{secretsResource: {"create", "patch", "deletecollection"}, claims: {"create", "deletecollection"}}
+	verbs := map[schema.GroupVersionResource][]string{secretsResource: {"create", "patch", "deletecollection"}, claims: {"create", "deletecollection"}, services: {"create", "deletecollection"}}
 	for _, resource := range s.section.equipment() {
 		needed = append(needed, of(resource, "", verbs[resource]...))
 	}

@@ -25,6 +25,7 @@ type Section struct {
 type Role struct {
 	Name     string
 	Replicas int
+	Waits    bool   // its pods do not run the command: they wait for orders of the first role's
 	Command  string // empty: the job's
 	Policy   object // of FrameworkController, when the whole is over; nil: when one fails or all succeed
 	Task     object // of FrameworkController, what more a task says

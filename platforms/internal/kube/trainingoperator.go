@@ -11,32 +11,37 @@ import (
 
 // The kinds of Kubeflow's training-operator, which differ in little but names.
 var (
-	pytorchJob = ofTrainingOperator("PyTorchJob", "pytorch", "pytorch", "Master")
-	tfJob      = ofTrainingOperator("TFJob", "tf", "tensorflow", "Worker")
-	xgboostJob = ofTrainingOperator("XGBoostJob", "xgb", "xgboost", "Master")
-	paddleJob  = ofTrainingOperator("PaddleJob", "paddle", "paddle", "Worker")
-	jaxJob     = ofTrainingOperator("JAXJob", "jax", "jax", "Worker")
+	pytorchJob = ofTrainingOperator("PyTorchJob", "pytorch", "pytorch", "Master", "Worker")
+	tfJob      = ofTrainingOperator("TFJob", "tf", "tensorflow", "Worker", "")
+	xgboostJob = ofTrainingOperator("XGBoostJob", "xgb", "xgboost", "Master", "Worker")
+	paddleJob  = ofTrainingOperator("PaddleJob", "paddle", "paddle", "Worker", "")
+	jaxJob     = ofTrainingOperator("JAXJob", "jax", "jax", "Worker", "")
 )
 
-// ofTrainingOperator returns a kind. What its field of roles begins with, the container of
-// its pods and the role that decides have fixed names.
-func ofTrainingOperator(kind, short, container, first string) jobKind {
+// ofTrainingOperator returns a kind. The container of its pods and its roles have fixed
+// names, and so has what the field of the roles begins with.
+func ofTrainingOperator(kind, short, container, first, rest string) jobKind {
 	return jobKind{
 		resource:  schema.GroupVersionResource{Group: "kubeflow.org", Version: "v1", Resource: strings.ToLower(kind) + "s"},
 		kind:      kind,
 		container: container,
 		first:     first,
+		rest:      rest,
 		spec: func(_ Section, templates []template) object {
 			replicas := object{}
 			for _, role := range templates {
 				replicas[role.Name] = object{"replicas": int64(role.Replicas), "restartPolicy": "Never", "template": role.pod}
 			}
 			// Nothing is tried again and no pod goes before its output is kept: both are ours.
-			return object{"runPolicy": object{"backoffLimit": int64(0), "cleanPodPolicy": "None"}, short + "ReplicaSpecs": replicas}
+			spec := object{"runPolicy": object{"backoffLimit": int64(0), "cleanPodPolicy": "None"}, short + "ReplicaSpecs": replicas}
+			if kind == "TFJob" && len(templates) == 1 {
+				spec["successPolicy"] = "AllWorkers" // else those that end after the first would be cut off
+			}
+			return spec
 		},
 		suspended: object{"runPolicy": object{"suspend": true}},
 		condition: trainingCondition,
-		deciding:  map[string]string{"training.kubeflow.org/replica-index": "0"},
+		index:     "training.kubeflow.org/replica-index",
 	}
 }
 

@@ -23,7 +23,7 @@ var trainJob = jobKind{
 	},
 	suspended: object{"suspend": true},
 	condition: trainJobCondition,
-	deciding:  batchJob.deciding,
+	index:     batchJob.index,
 }
 
 // trainingRuntime has Trainer give torch's ranks and peers (PET_NODE_RANK and so on),

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/perennial-ml/perennial/platforms"
@@ -25,8 +26,9 @@ func (s Section) pullLimit() time.Duration { return cmp.Or(s.PullLimit, longestP
 // giveUpPull ends a run whose image has not been pulled for too long. The end is
 // durable before it is told: an image that comes after all is too late.
 func (s *site) giveUpPull(ctx context.Context, key trial.Key, run sight) error {
-	pod := run.pod
-	if run.intent != nil || pod == nil || !pod.unpulled || pod.placed.IsZero() || time.Since(pod.placed) < s.section.pullLimit() {
+	if run.intent != nil || !slices.ContainsFunc(s.podsThere(key), func(pod *podState) bool {
+		return pod.unpulled && !pod.placed.IsZero() && time.Since(pod.placed) >= s.section.pullLimit()
+	}) {
 		return nil
 	}
 	return s.end(ctx, key, trial.Intent{Cause: causeUnpulled})

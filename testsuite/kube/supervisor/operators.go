@@ -27,7 +27,9 @@ type operator struct {
 // name each.
 var operators = []operator{
 	{name: "training-operator", port: 9443, webhooks: "validator.training-operator.kubeflow.org",
-		arguments: []string{"--metrics-bind-address=0", "--health-probe-bind-address=127.0.0.1:9081", "--webhook-server-port=9443"}},
+		arguments: []string{"--metrics-bind-address=0", "--health-probe-bind-address=127.0.0.1:9081", "--webhook-server-port=9443",
+			// Any image that ends at once: nobody brings Kubeflow's own here, and nobody needs the kubectl in it.
+			"--mpi-kubectl-delivery-image=" + kube.ShellImage}},
 	{name: "trainer", port: 9444, webhooks: "trainer", arguments: []string{"--config=trainer.yaml"}},
 	{name: "jobset", port: 9445, webhooks: "jobset", arguments: []string{"--config=jobset.yaml"}},
 	{name: "frameworkcontroller"},
