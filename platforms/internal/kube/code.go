@@ -75,13 +75,19 @@ func (s *site) bring(ctx context.Context, c cargo, content []byte) error {
 	return err
 }
 
+// bringPart makes the ConfigMap of a part, unless it is there. The API server is asked not
+// to send it back.
 func (s *site) bringPart(ctx context.Context, name string, part []byte) error {
-	made, err := plain(object{"apiVersion": "v1", "kind": "ConfigMap", "immutable": true, "binaryData": object{dataKey: part},
+	made, err := json.Marshal(object{"apiVersion": "v1", "kind": "ConfigMap", "immutable": true, "binaryData": object{dataKey: part},
 		"metadata": object{"name": name, "labels": object{experimentLabel: s.platform.section.Experiment, "app.kubernetes.io/managed-by": "perennial"}}})
 	if err != nil {
 		return err
 	}
-	err = s.create(ctx, configMaps, made)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	err = s.cluster.raw.Post().AbsPath("/api/v1/namespaces", s.namespace, configMaps.Resource).Param("fieldManager", fieldManager).
+		SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json").
+		SetHeader("Content-Type", "application/json").Body(made).Do(ctx).Error()
 	rundir.CrashPoint("submit.between-parts")
 	if apierrors.IsAlreadyExists(err) {
 		return nil
