@@ -68,7 +68,8 @@ if [ "$(id -u)" = 0 ]; then
         install_packages containerd runc containernetworking-plugins busybox-static iproute2
     testsuite/kube/tools/build.sh bin/kube
 fi
-go test -race -timeout 30m -v ./platforms/kubernetes/... 2>&1 | grep -vE '^=== (RUN|PAUSE|CONT)'
+# Pods mostly wait for each other: more of them at once than there are cores keeps the cores busy.
+go test -race -timeout 30m -parallel 6 -v ./platforms/kubernetes/... 2>&1 | grep -vE '^=== (RUN|PAUSE|CONT)'
 go test -timeout 30m -p 1 -v ./testsuite/kube/... 2>&1 | grep -vE '^=== (RUN|PAUSE|CONT)'
 
 step "one end-to-end package with the race detector"

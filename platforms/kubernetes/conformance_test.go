@@ -51,6 +51,7 @@ func TestConformanceOfKindAdaptDLJob(t *testing.T) {
 
 func conforms(t *testing.T, kind string) {
 	cluster := kube.Up(t)
+	t.Parallel()
 	platformtest.Run(t, func(t *testing.T) platformtest.Subject {
 		state, namespace := t.TempDir(), cluster.Namespace(t)
 		options, err := json.Marshal(map[string]any{"kind": kind, "image": kube.ShellImage, "namespace": namespace, "kubeconfig": cluster.Kubeconfig})

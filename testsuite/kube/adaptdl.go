@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -47,24 +48,38 @@ const mostReplicas = 16
 func (c *Cluster) scheduleAdaptDL() {
 	for ; ; time.Sleep(100 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-		if jobs, err := c.API.Get(ctx, "/apis/adaptdl.petuum.com/v1/adaptdljobs"); err == nil {
-			for _, job := range jobs["items"].([]any) {
-				if err := c.syncAdaptDL(ctx, job.(Object)); err != nil {
-					fmt.Fprintln(os.Stderr, "the stand-in for AdaptDL:", err) // it comes again
-				}
-			}
+		if err := c.syncAllAdaptDL(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "the stand-in for AdaptDL:", err) // it comes again
 		}
 		cancel()
 	}
 }
 
-func (c *Cluster) syncAdaptDL(ctx context.Context, job Object) error {
-	namespace, name := Field(job, "metadata", "namespace").(string), Field(job, "metadata", "name").(string)
-	list, err := c.API.Get(ctx, "/api/v1/namespaces/"+namespace+"/pods?labelSelector=adaptdl/job="+name)
+// syncAllAdaptDL looks at every job once, at the cost of two calls and what changes.
+func (c *Cluster) syncAllAdaptDL(ctx context.Context) error {
+	jobs, err := c.API.Get(ctx, "/apis/adaptdl.petuum.com/v1/adaptdljobs")
 	if err != nil {
 		return err
 	}
-	s := adaptDLSync{c, ctx, job, "/api/v1/namespaces/" + namespace + "/pods", list["items"].([]any), Object{}}
+	pods, err := c.API.Get(ctx, "/api/v1/pods?labelSelector=adaptdl/job")
+	if err != nil {
+		return err
+	}
+	own := map[any][]any{} // by the UID of their job
+	for _, pod := range pods["items"].([]any) {
+		job := Field(pod, "metadata", "ownerReferences", 0, "uid")
+		own[job] = append(own[job], pod)
+	}
+	var failed error
+	for _, job := range jobs["items"].([]any) {
+		failed = errors.Join(failed, c.syncAdaptDL(ctx, job.(Object), own[Field(job, "metadata", "uid")]))
+	}
+	return failed
+}
+
+func (c *Cluster) syncAdaptDL(ctx context.Context, job Object, pods []any) error {
+	namespace, name := Field(job, "metadata", "namespace").(string), Field(job, "metadata", "name").(string)
+	s := adaptDLSync{c, ctx, job, "/api/v1/namespaces/" + namespace + "/pods", pods, Object{}}
 	if err := s.step(); err != nil || len(s.change) == 0 {
 		return err
 	}

@@ -1,6 +1,7 @@
 package platformtest
 
 import (
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -195,11 +196,24 @@ func theSameCursorGivesTheSamePrefix(w *world) {
 // theFinalMetricIsThereOnceTheRunHasExited is NNI's lost metric: its trials' last
 // words were dropped when the end was seen first.
 func theFinalMetricIsThereOnceTheRunHasExited(w *world) {
+	var going []platforms.Handle
 	for sequence := range 5 {
-		handle := w.begin(sequence, Behaviour{Final: pointer(float64(sequence))})
-		records := w.collectEnd(handle)
-		require.Len(w.t, records, 1)
-		require.Equal(w.t, metrics.Final, records[0].Kind)
+		going = append(going, w.begin(sequence, Behaviour{Final: pointer(float64(sequence))}))
+	}
+	for ; len(going) > 0; w.rest() {
+		reports, err := w.Poll(w.ctx, platforms.Ask(going...))
+		require.NoError(w.t, errors.Join(err, w.ctx.Err()))
+		var later []platforms.Handle
+		for i, report := range reports {
+			if report.Phase != platforms.Exited || report.Pending {
+				later = append(later, going[i])
+				continue
+			}
+			records := w.collect(going[i])
+			require.Len(w.t, records, 1)
+			require.Equal(w.t, metrics.Final, records[0].Kind)
+		}
+		going = later
 	}
 }
 
