@@ -115,6 +115,10 @@ var dltsOptions = &section{keys: []key{
 	{name: "email", kind: text, fallback: "${env:DLWS_USER_EMAIL}", doc: "who submits"},
 	{name: "password", kind: text, fallback: "${env:DLTS_JOB_TOKEN}", doc: "the job token"},
 	image(true),
+	{name: "gpuType", kind: text, doc: "the kind of GPU; the first that DLTS names for the team"},
+	{name: "jobPriority", kind: integerIn(100, 200), doc: "the jobs' priority"},
+	{name: "localStorageMountPoint", kind: existingDirectory, doc: "where the cluster's storage is mounted here; the directory that holds trialCodeDirectory by default"},
+	{name: "containerStorageMountPoint", kind: text, doc: "where trials find the same storage; at the same path by default"},
 }}
 
 var amlOptions = &section{keys: []key{
@@ -267,7 +271,7 @@ var platforms = []platform{
 	{name: "frameworkcontroller", options: frameworkcontrollerOptions, check: checkFrameworkcontroller, ownCommands: true},
 	{name: "adl", options: adlOptions, check: checkAdl, codeElsewhere: true},
 	{name: "kubernetes", options: kubernetesOptions},
-	{name: "dlts", options: dltsOptions},
+	{name: "dlts", options: dltsOptions, check: checkDLTS},
 	{name: "aml", options: amlOptions},
 	{name: "dlc", options: dlcOptions},
 	{name: "executable", options: executableOptions},

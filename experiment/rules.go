@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -89,6 +90,26 @@ func checkOpenpai(r *reader, v *values) {
 	}
 	if shared := get[int64](v, "sharedMemorySize"); v.has("trialMemorySize") && shared > get[int64](v, "trialMemorySize") {
 		r.fault(v.at("sharedMemorySize"), "is more than the trial's memory", "")
+	}
+}
+
+// checkDLTS takes for the cluster's storage what NNI did where nothing is said: the code
+// lies there, at the path by which containers know it.
+func checkDLTS(r *reader, v *values) {
+	withScheme(v, "dashboard")
+	r.require(v, "trialGpuNumber")
+	if !v.has("localStorageMountPoint") {
+		code := get[string](v, "trialCodeDirectory")
+		if code == "" {
+			code, _ = r.resolve(".") // fails only on ~
+		}
+		around := filepath.Dir(code)
+		v.entries["localStorageMountPoint"] = entry{value: around}
+		r.warn(v.at("platform"), "code and results go through "+around+", which trials must find at the same path",
+			"say where the cluster's storage is by localStorageMountPoint and containerStorageMountPoint")
+	}
+	if !v.has("containerStorageMountPoint") {
+		v.entries["containerStorageMountPoint"] = v.entries["localStorageMountPoint"]
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/platforms/adl"
 	"github.com/perennial-ml/perennial/platforms/dlc"
+	"github.com/perennial-ml/perennial/platforms/dlts"
 	"github.com/perennial-ml/perennial/platforms/executable"
 	"github.com/perennial-ml/perennial/platforms/fake"
 	"github.com/perennial-ml/perennial/platforms/frameworkcontroller"
@@ -41,6 +42,7 @@ func All(options Options) platforms.Registry {
 		kubernetes.New(kubernetes.Options{StateDirectory: options.StateDirectory, Runner: options.Runners}),
 		openpai.New(openpai.Options{StateDirectory: options.StateDirectory, Runner: options.Runner}),
 		dlc.New(dlc.Options{StateDirectory: options.StateDirectory, Runner: options.Runner}),
+		dlts.New(dlts.Options{StateDirectory: options.StateDirectory, Runner: options.Runner}),
 		fake.New(fake.Options{StateDirectory: options.StateDirectory}),
 		executable.New(executable.Options{StateDirectory: options.StateDirectory, Runner: options.Runner, Environment: options.Environment}),
 	} {

@@ -81,7 +81,7 @@ func (s settings) request(experiment, name string, command []string) (map[string
 	}
 	pod := map[string]any{"Type": s.Role, "Image": s.Image, "PodCount": max(1, s.Pods)}
 	made := map[string]any{
-		"DisplayName": name, "JobType": s.JobType, "WorkspaceId": s.Workspace, "UserCommand": line(command),
+		"DisplayName": name, "JobType": s.JobType, "WorkspaceId": s.Workspace, "UserCommand": jobs.Line(command),
 		"JobSpecs": []any{pod}, "DataSources": s.sources(),
 		"Settings": map[string]any{"Caller": "perennial", "Tags": map[string]any{experimentTag: experiment, runTag: name}},
 	}
@@ -110,13 +110,4 @@ func (s settings) sources() []any {
 		sources = append(sources, map[string]any{"DataSourceId": s.OSS})
 	}
 	return sources
-}
-
-// line is a command as a line for a shell.
-func line(command []string) string {
-	words := make([]string, len(command))
-	for i, word := range command {
-		words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-	}
-	return strings.Join(words, " ")
 }

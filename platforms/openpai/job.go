@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/platforms/internal/jobs"
 )
 
 // role and image are what things are called in a job that we made up.
@@ -39,12 +40,7 @@ func (s settings) job(name string, command []string, gpus *int) ([]byte, error) 
 // line is a command as a line for a shell. OpenPAI renders <% … %> in commands: no
 // word of ours may have that.
 func line(command []string) string {
-	words := make([]string, len(command))
-	for i, word := range command {
-		words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-		words[i] = strings.ReplaceAll(words[i], "<%", "<''%") // the shell joins them again, inside '…' by closing it
-	}
-	return strings.Join(words, " ")
+	return strings.ReplaceAll(jobs.Line(command), "<%", "<''%") // the shell joins them again, inside '…' by closing it
 }
 
 func (s settings) fromKeys(gpus *int) map[string]any {

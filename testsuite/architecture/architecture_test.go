@@ -37,6 +37,7 @@ var rooms = map[string][]string{
 	"platforms/openpai":             {"platforms", "platforms/internal/jobs", "platforms/internal/service", "platforms/internal/verbs", "runner/rundir", "trial"},
 	"platforms/internal/jobs":       {"platforms", "platforms/internal/verbs", "runner/rundir", "runner/mailbox", "trial"},
 	"platforms/dlc":                 {"platforms", "platforms/internal/jobs", "platforms/internal/service", "platforms/internal/verbs", "runner/rundir", "trial"},
+	"platforms/dlts":                {"platforms", "platforms/internal/jobs", "platforms/internal/service", "platforms/internal/verbs", "runner/rundir", "trial"},
 	"platforms/internal/verbs":      {"platforms", "runner/rundir", "trial", "metrics", "codedir"},
 	"platforms/adl":                 {"platforms", "platforms/internal/kube"},
 	"platforms/frameworkcontroller": {"platforms", "platforms/internal/kube"},

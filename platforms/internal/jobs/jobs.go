@@ -7,6 +7,7 @@ package jobs
 import (
 	"context"
 	"encoding/json"
+	"strings"
 
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/platforms/internal/verbs"
@@ -22,6 +23,15 @@ type Service interface {
 	States(ctx context.Context, names []string) ([]State, error)
 	// Stop ends a job. It succeeds where that is over or was never there.
 	Stop(ctx context.Context, name string) error
+}
+
+// Line is a command as a line for a shell.
+func Line(command []string) string {
+	words := make([]string, len(command))
+	for i, word := range command {
+		words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return strings.Join(words, " ")
 }
 
 // State is how a job is.
