@@ -36,6 +36,7 @@ type Activities struct {
 	Signaler    Signaler
 	Environment func(experiment string) string // the caller's environment file, "" if none
 	Queue       func(platform string) string   // the task queue of a platform's activities
+	Named       func(platform string)          // an experiment that begins needs it; may be nil
 	Logger      *slog.Logger
 	Sweep       func() // has the sweeper look at once; may be nil
 	// StateDirectory is this host's, below which trials of platform local live.

@@ -63,6 +63,9 @@ func (a *Activities) Open(ctx context.Context, id string) (OpenAnswer, error) {
 		return OpenAnswer{}, err
 	}
 	for _, platform := range config.Platforms {
+		if a.Named != nil {
+			a.Named(platform.Name)
+		}
 		opened.Queues = append(opened.Queues, a.Queue(platform.Name))
 		opened.Platforms = append(opened.Platforms, platform.Name)
 	}

@@ -141,7 +141,7 @@ func databasePath(directory string) string { return filepath.Join(directory, "te
 // Nothing depends on it for correctness: clusters run with Temporal's defaults.
 func tuning() map[dynamicconfig.Key]any {
 	const pollsPerSecond, requestsPerSecond, persistencePerSecond = 200, 10_000, 45_000
-	const tickOff = time.Second
+	const tickOff, fewPollers = time.Second, 2
 	return map[dynamicconfig.Key]any{
 		dynamicconfig.TransferProcessorMaxPollRPS.Key():   pollsPerSecond,
 		dynamicconfig.TimerProcessorMaxPollRPS.Key():      pollsPerSecond,
@@ -163,6 +163,21 @@ func tuning() map[dynamicconfig.Key]any {
 
 		dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():  1,
 		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key(): 1,
+
+		// All that looks regularly costs a host that has nothing to do. Each poller asks
+		// again every minute, and the server's own jobs are rare here; the only namespace
+		// of ours is there before the services start.
+		dynamicconfig.WorkerScannerMaxConcurrentActivityTaskPollers.Key(): fewPollers,
+		dynamicconfig.WorkerScannerMaxConcurrentWorkflowTaskPollers.Key(): fewPollers,
+		dynamicconfig.EnableParentClosePolicyWorker.Key():                 false,
+		dynamicconfig.WorkerPerNamespaceWorkerCount.Key(): []dynamicconfig.ConstrainedValue{
+			{Constraints: dynamicconfig.Constraints{Namespace: primitives.SystemLocalNamespace}, Value: 0},
+			{Value: 1},
+		},
+		dynamicconfig.NamespaceCacheRefreshInterval.Key():         20 * time.Second,
+		dynamicconfig.MatchingNexusEndpointsRefreshInterval.Key(): time.Minute,
+		dynamicconfig.MatchingBacklogMetricsEmitInterval.Key():    time.Duration(0), // nobody reads them
+		dynamicconfig.MatchingPartitionScaleManager.Key():         map[string]any{"BackgroundInterval": "10m"},
 
 		// A cancelled activity hears of it at once only with both of these.
 		dynamicconfig.EnableCancelActivityWorkerCommand.Key(): true,

@@ -80,6 +80,19 @@ func (s *Store) Active(ctx context.Context) ([]string, error) {
 	return s.query(ctx).ids("SELECT id FROM experiments WHERE status IN (?, ?) ORDER BY created, id", Running, Stopping)
 }
 
+// Platforms returns the names of the platforms that experiments on record are
+// configured for, whatever became of them.
+func (s *Store) Platforms(ctx context.Context) (names []string, err error) {
+	err = s.query(ctx).each(func(row scanner) error {
+		var name string
+		err := row.Scan(&name)
+		names = append(names, name)
+		return err
+	}, `SELECT DISTINCT section.value ->> '$.platform' AS name
+		FROM configurations, json_each(config, '$.trainingService') AS section WHERE name IS NOT NULL ORDER BY name`)
+	return names, classify(err)
+}
+
 func (q querier) ids(query string, one, other Status) ([]string, error) {
 	var ids []string
 	err := q.each(func(row scanner) error {

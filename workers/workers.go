@@ -36,6 +36,9 @@ const (
 	activityPollers = 2
 	// verbPollers for the verbs of each platform, which are rare.
 	verbPollers = 2
+	// fewPollers for a platform that only experiments name which are over: the least
+	// that the SDK takes.
+	fewPollers = 2
 	// atOnceWaiting is how many activities a queue takes: they mostly wait, and each
 	// holds a slot as long as a trial or a round lasts.
 	atOnceWaiting = 5000
@@ -73,10 +76,12 @@ type Workers struct {
 	version  worker.DeploymentOptions
 	arrivals arrivals
 	learned  time.Time // when Temporal knows the search attributes everywhere
-	workers  []worker.Worker
-	acting   *activities.Activities
-	cancel   context.CancelFunc
-	running  sync.WaitGroup
+	serving  *serving
+
+	experiments worker.Worker // nil until it begins
+	acting      *activities.Activities
+	cancel      context.CancelFunc
+	running     sync.WaitGroup
 }
 
 // Start waits for a Temporal that is away, fails what an earlier host of this
@@ -85,6 +90,9 @@ type Workers struct {
 func Start(starting context.Context, options Options) (*Workers, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(starting))
 	w := &Workers{options: options, queues: workflows.Queues{Record: options.Record.ID()}, cancel: cancel}
+	w.serving = newServing(parts{
+		named: options.Record.Platforms, needed: w.needed, start: w.serve, spare: spare, logger: options.Logger,
+	})
 	activities := w.activities()
 	w.acting = activities
 	sweeps := sweeper.New(sweeper.Sweeper{
@@ -92,7 +100,7 @@ func Start(starting context.Context, options Options) (*Workers, error) {
 		Namespace: options.Namespace, Logger: options.Logger,
 	})
 	activities.Sweep = sweeps.Soon
-	left, err := w.begin(starting, activities)
+	left, err := w.begin(starting)
 	if err != nil {
 		w.Stop()
 		return nil, err
@@ -106,7 +114,7 @@ func Start(starting context.Context, options Options) (*Workers, error) {
 // begin does what needs Temporal, in an order: no experiment is driven before the
 // orphans of the last host are failed. Those of trials are left to do; it returns
 // the trials' workflows.
-func (w *Workers) begin(ctx context.Context, a *activities.Activities) (trials []string, err error) {
+func (w *Workers) begin(ctx context.Context) (trials []string, err error) {
 	if err := w.awaitTemporal(ctx); err != nil {
 		return nil, err
 	}
@@ -126,7 +134,10 @@ func (w *Workers) begin(ctx context.Context, a *activities.Activities) (trials [
 		w.learned = time.Now().Add(learning)
 	}
 	w.version = w.deploy(ctx)
-	return trials, w.work(a)
+	w.experiments = w.worker(w.queues.Experiment(), worker.Options{})
+	w.experiments.RegisterWorkflowWithOptions(workflows.Experiment, workflow.RegisterOptions{Name: workflows.ExperimentType})
+	w.serving.begin()
+	return trials, w.experiments.Start()
 }
 
 // Workflows returns a client of this host's workflows.
@@ -136,9 +147,10 @@ func (w *Workers) Workflows() workflows.Client {
 
 // Stop ends the workers in order and leaves every trial alone.
 func (w *Workers) Stop() {
-	for _, worker := range w.workers {
-		worker.Stop()
+	if w.experiments != nil {
+		w.experiments.Stop()
 	}
+	w.serving.end()
 	w.cancel()
 	activities.EndAlgorithms(w.acting, "")
 	w.running.Wait()
@@ -148,8 +160,8 @@ func (w *Workers) activities() *activities.Activities {
 	return &activities.Activities{
 		Record: w.options.Record, Sections: w.options.Sections, Tuners: tuners.New, Assessors: assessors.New,
 		Signaler: w.Workflows(), Environment: w.options.Environment, Variables: w.options.Variables,
-		Queue: PlatformQueue(w.queues, w.options.Sections.Registry(), w.options.StateID), Logger: w.options.Logger,
-		Searchable: w.searchable, StateDirectory: w.options.StateDirectory,
+		Queue: w.queue, Logger: w.options.Logger,
+		Named: w.serving.want, Searchable: w.searchable, StateDirectory: w.options.StateDirectory,
 	}
 }
 
@@ -174,39 +186,60 @@ func PlatformQueue(queues workflows.Queues, registry platforms.Registry, stateID
 	}
 }
 
-// work starts one worker for each queue. Experiments have a queue of their own,
-// or a parent would wait behind its children. What a workflow waits for is on its
+func (w *Workers) queue(platform string) string {
+	return PlatformQueue(w.queues, w.options.Sections.Registry(), w.options.StateID)(platform)
+}
+
+// serve starts the workers of a platform's queues. Experiments have a queue of their
+// own, or a parent would wait behind its children. What a workflow waits for is on its
 // own queue, so that the worker that asks for it is given it at once. Trials of a
 // platform that is served elsewhere can still be ended: that is in the record. Verbs
 // that end by themselves have a queue of their own, which running attempts cannot fill.
-func (w *Workers) work(a *activities.Activities) error {
-	experiments := w.add(w.queues.Experiment(), a, worker.Options{})
-	experiments.RegisterWorkflowWithOptions(workflows.Experiment, workflow.RegisterOptions{Name: workflows.ExperimentType})
-	for name := range w.options.Sections.Registry() {
-		serves := w.options.Sections.Serves(name)
-		trials := w.add(a.Queue(name), a, worker.Options{LocalActivityWorkerOnly: !serves})
-		trials.RegisterWorkflowWithOptions(workflows.Trial, workflow.RegisterOptions{Name: workflows.TrialType})
-		if serves {
-			w.add(workflows.Verbs(a.Queue(name)), a, worker.Options{DisableWorkflowWorker: true, MaxConcurrentActivityTaskPollers: verbPollers})
-		}
+func (w *Workers) serve(platform string, whole bool) (stop func(), err error) {
+	if _, known := w.options.Sections.Registry()[platform]; !known {
+		return func() {}, nil
 	}
-	for _, worker := range w.workers {
+	started := w.trials(platform, whole)
+	for i, worker := range started {
 		if err := worker.Start(); err != nil {
-			return err
+			stopAll(started[:i])
+			return nil, err
 		}
 	}
-	return nil
+	return func() { stopAll(started) }, nil
 }
 
-// add adds the worker of a queue, with the options that every worker has.
-func (w *Workers) add(queue string, a *activities.Activities, options worker.Options) worker.Worker {
+// trials returns the workers of a platform's trials.
+func (w *Workers) trials(platform string, whole bool) []worker.Worker {
+	serves := whole && w.options.Sections.Serves(platform)
+	options := worker.Options{LocalActivityWorkerOnly: !serves}
+	if !whole {
+		options.MaxConcurrentWorkflowTaskPollers = fewPollers
+	}
+	queue := w.queue(platform)
+	trials := w.worker(queue, options)
+	trials.RegisterWorkflowWithOptions(workflows.Trial, workflow.RegisterOptions{Name: workflows.TrialType})
+	if !serves {
+		return []worker.Worker{trials}
+	}
+	verbs := worker.Options{DisableWorkflowWorker: true, MaxConcurrentActivityTaskPollers: verbPollers}
+	return []worker.Worker{trials, w.worker(workflows.Verbs(queue), verbs)}
+}
+
+func stopAll(workers []worker.Worker) {
+	for _, worker := range workers {
+		worker.Stop()
+	}
+}
+
+// worker returns the worker of a queue, with the options that every worker has.
+func (w *Workers) worker(queue string, options worker.Options) worker.Worker {
 	options.Identity, options.DeploymentOptions = Identity(w.options.StateID, w.options.Nonce), w.version
 	options.Interceptors, options.WorkerStopTimeout = []interceptor.WorkerInterceptor{&w.arrivals}, workerStopTimeout
-	options.MaxConcurrentWorkflowTaskPollers = pollers
+	options.MaxConcurrentWorkflowTaskPollers = cmp.Or(options.MaxConcurrentWorkflowTaskPollers, pollers)
 	options.MaxConcurrentActivityTaskPollers = cmp.Or(options.MaxConcurrentActivityTaskPollers, activityPollers)
 	options.MaxConcurrentActivityExecutionSize = atOnceWaiting
 	worker := worker.New(w.options.Client, queue, options)
-	worker.RegisterActivity(a)
-	w.workers = append(w.workers, worker)
+	worker.RegisterActivity(w.acting)
 	return worker
 }

@@ -124,6 +124,16 @@ func (s *Sections) Of(ctx context.Context, experiment string, sequence int) (*Se
 	return s.open[at].Section, nil
 }
 
+// Platforms are the names of the platforms that an experiment is configured for.
+func (s *Sections) Platforms(ctx context.Context, experiment string) ([]string, error) {
+	all, err := s.list(ctx, experiment)
+	names := make([]string, len(all))
+	for i, section := range all {
+		names[i] = section.Platform
+	}
+	return names, err
+}
+
 func (s *Sections) list(ctx context.Context, experiment string) ([]platforms.Section, error) {
 	s.mu.Lock()
 	known := s.of[experiment]

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/runner/binary"
@@ -61,6 +62,7 @@ trainingService:
 func TestAnExperimentIsPausedSteeredAndServedAgainOnTheFakePlatform(t *testing.T) {
 	home := t.TempDir()
 	s := serve(t, home)
+	require.False(t, s.polled(s.client.Queues.Platform("fake", "")), "nobody has named the platform")
 	id := s.accept(write(t, onFake))
 	s.await(id, "two trials asked", asked(2))
 	s.send(id, trial.Pause, "")
@@ -79,6 +81,20 @@ func TestAnExperimentIsPausedSteeredAndServedAgainOnTheFakePlatform(t *testing.T
 	require.NoError(t, err)
 	require.Equal(t, 2, lost.Attempts)
 	s.end()
+	s = serve(t, home)
+	s.await(id, "what has ended answers for itself", func(record.Experiment) bool {
+		_, err := s.client.Temporal.QueryWorkflow(t.Context(), workflows.TrialWorkflowID(id, 0), "", workflows.QueryState)
+		return err == nil
+	})
+	require.False(t, s.polled(workflows.Verbs(s.client.Queues.Platform("fake", ""))), "nothing is done on it any more")
+	s.end()
+}
+
+// polled tells whether activities are taken from a queue.
+func (s *served) polled(queue string) bool {
+	answer, err := s.client.Temporal.DescribeTaskQueue(context.Background(), queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
+	require.NoError(s.t, err)
+	return len(answer.GetPollers()) > 0
 }
 
 // killed ends a trial by hand as soon as it has a workflow.
