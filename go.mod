@@ -44,6 +44,8 @@ require (
 
 require github.com/danielgtaylor/huma/v2 v2.37.2
 
+require github.com/ucloud/ucloud-sdk-go v0.22.105
+
 require (
 	cel.dev/expr v0.25.2 // indirect
 	cloud.google.com/go v0.123.0 // indirect

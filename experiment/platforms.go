@@ -174,6 +174,26 @@ var dlcOptions = &section{keys: []key{
 	{name: "keepJobs", kind: boolean, doc: "leave jobs in the console when their experiment is over"},
 }}
 
+// Of UAI-Train NNI never had a section: this one is ours.
+var uaitrainOptions = &section{keys: []key{
+	{name: "publicKey", kind: text, required: true, doc: "the public key of the UCloud account; better ${env:NAME} or ${file:PATH} than here"},
+	{name: "privateKey", kind: text, required: true, doc: "its private key; likewise"},
+	{name: "projectId", kind: text, doc: "the project, such as org-abc123; the account's default where unset"},
+	{name: "region", kind: text, fallback: "cn-bj2", doc: "the region"},
+	{name: "zone", kind: text, fallback: "cn-bj2-04", doc: "the zone in it"},
+	{name: "endpoint", kind: text, fallback: "https://api.ucloud.cn", doc: "the address of UCloud's API"},
+	{name: "image", kind: text, required: true, doc: "the container image, in UHub and the same project; it needs python, and what the trial needs"},
+	{name: "nodeType", kind: text, required: true, doc: "the kind of node, by its GPUs, such as 1-P40 or 4-P40"},
+	{name: "nodeCount", kind: integerFrom(1), fallback: int64(1), doc: "nodes for each trial; several train together"},
+	{name: "framework", kind: oneOf("tensorflow", "mxnet"), doc: "by what several nodes train together"},
+	{name: "maxExecuteHours", kind: integerFrom(1), doc: "after how many hours UAI-Train ends a trial; the longest that it allows where unset"},
+	{name: "businessGroup", kind: text, fallback: "default", doc: "the business group of jobs, for bills"},
+	{name: "ufsPath", kind: text, required: true, doc: "a directory of a UFS, as ADDRESS:/PATH; trials find it at /data/data, and what is in perennial there at /data/output"},
+	{name: "localStorageMountPoint", kind: text, required: true, doc: "where that directory is mounted here"},
+	{name: "inputPath", kind: text, doc: "another directory of a UFS for trials to find at /data/data, such as one with data"},
+	{name: "keepJobs", kind: boolean, doc: "leave jobs in the console when they are over"},
+}}
+
 var resources = []key{
 	{name: "command", kind: text, required: true, doc: "the role's command"},
 	{name: "gpuNumber", kind: integerFrom(0), fallback: int64(0), doc: "GPUs for each pod"},
@@ -274,6 +294,7 @@ var platforms = []platform{
 	{name: "dlts", options: dltsOptions, check: checkDLTS},
 	{name: "aml", options: amlOptions},
 	{name: "dlc", options: dlcOptions},
+	{name: "uai-train", options: uaitrainOptions},
 	{name: "executable", options: executableOptions},
 	{name: "fake", options: &section{rest: true}, ownCommands: true},
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/perennial-ml/perennial/platforms/local"
 	"github.com/perennial-ml/perennial/platforms/openpai"
 	"github.com/perennial-ml/perennial/platforms/remote"
+	"github.com/perennial-ml/perennial/platforms/uaitrain"
 )
 
 // Options are what platforms stand on.
@@ -43,6 +44,7 @@ func All(options Options) platforms.Registry {
 		openpai.New(openpai.Options{StateDirectory: options.StateDirectory, Runner: options.Runner}),
 		dlc.New(dlc.Options{StateDirectory: options.StateDirectory, Runner: options.Runner}),
 		dlts.New(dlts.Options{StateDirectory: options.StateDirectory, Runner: options.Runner}),
+		uaitrain.New(uaitrain.Options{StateDirectory: options.StateDirectory, Runner: options.Runner}),
 		fake.New(fake.Options{StateDirectory: options.StateDirectory}),
 		executable.New(executable.Options{StateDirectory: options.StateDirectory, Runner: options.Runner, Environment: options.Environment}),
 	} {

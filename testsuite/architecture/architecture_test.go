@@ -38,6 +38,7 @@ var rooms = map[string][]string{
 	"platforms/internal/jobs":       {"platforms", "platforms/internal/verbs", "runner/rundir", "runner/mailbox", "trial"},
 	"platforms/dlc":                 {"platforms", "platforms/internal/jobs", "platforms/internal/service", "platforms/internal/verbs", "runner/rundir", "trial"},
 	"platforms/dlts":                {"platforms", "platforms/internal/jobs", "platforms/internal/service", "platforms/internal/verbs", "runner/rundir", "trial"},
+	"platforms/uaitrain":            {"platforms", "platforms/internal/service", "platforms/internal/verbs", "runner/rundir", "trial"},
 	"platforms/internal/verbs":      {"platforms", "runner/rundir", "trial", "metrics", "codedir"},
 	"platforms/adl":                 {"platforms", "platforms/internal/kube"},
 	"platforms/frameworkcontroller": {"platforms", "platforms/internal/kube"},
@@ -78,6 +79,7 @@ var outside = map[string][]string{
 	"go.temporal.io/sdk":               {"activities", "workflows", "workers", "embedded", "starter", "testsuite"},
 	"k8s.io/client-go":                 {"platforms/internal/kube"},
 	"github.com/alibabacloud-go/":      {"platforms/dlc"},
+	"github.com/ucloud/":               {"platforms/uaitrain"},
 	"github.com/NVIDIA/go-nvml":        {"gpu/nvml"},
 }
 

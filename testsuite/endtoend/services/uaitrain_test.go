@@ -1,0 +1,53 @@
+package services
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/testsuite/endtoend"
+	"github.com/perennial-ml/perennial/testsuite/uailab"
+)
+
+func onUAITrain(service *uailab.Service) string {
+	return fmt.Sprintf(`  platform: uai-train
+  publicKey: %s
+  privateKey: %s
+  projectId: %s
+  endpoint: %s
+  image: %s
+  nodeType: 1-P40
+  ufsPath: %s
+  localStorageMountPoint: %s
+`, uailab.PublicKey, uailab.PrivateKey, uailab.Project, service.URL, uailab.Image, uailab.UFS, service.Here)
+}
+
+func TestTrialsOnUAITrainOutliveTheirHostAndAreStopped(t *testing.T) {
+	t.Parallel()
+	service, h := uailab.New(t), endtoend.NewHome(t)
+	run := h.Follow(h.Experiment(endtoend.Plan{Trials: 4, Concurrency: 2, Steps: "10", Pause: "0.3", Code: "code", Platform: onUAITrain(service)}))
+	for sequence := range 2 {
+		h.Await("another trial in the ledger", func() bool { return len(h.Ledger()) > sequence })
+		h.KillAndAwait(endtoend.Host)
+	}
+	require.Empty(t, commandsWith(t, uailab.PrivateKey))
+	require.Equal(t, "DONE", run.Finished(3*endtoend.Patience).Status)
+	h.RequireExactlyOnce(run.ID(), 4, nil)
+	require.Equal(t, 4, service.Calls("CreateUAITrainJob"))
+	told := h.Must("trials", run.ID(), "--output", "json")
+	require.Contains(t, told, "console.ucloud.cn/uaitrain", "where a person can look")
+	require.Contains(t, told, "0.07 CNY", "what it costs")
+	require.Equal(t, []string{filepath.Join(h.Dir, "experiments", run.ID(), "secrets")}, filesWith(t, h.Dir, uailab.PrivateKey))
+	require.Empty(t, filesWith(t, service.Here, uailab.PrivateKey))
+	h.AwaitFor(endtoend.Patience, "no job left behind", func() bool { return len(service.States()) == 0 })
+
+	run = h.Follow(h.Experiment(endtoend.Plan{Trials: 1, Concurrency: 1, Steps: "4000", Pause: "0.3", Code: "code", Platform: onUAITrain(service)}))
+	h.AwaitState(run.ID(), 0, "RUNNING", 1)
+	h.Must("stop", run.ID())
+	h.AwaitFor(endtoend.Patience, "no job that runs or waits", func() bool {
+		states := service.States()
+		return states["Doing"]+states["Waiting"] == 0
+	})
+}

@@ -1,0 +1,190 @@
+// Package uailab stands in for UCloud's UAI-Train and its UFS: a real listener that keeps
+// jobs, computes every request's signature by itself, and runs the command of each job as
+// processes of this machine, each of which finds the UFS at /data/data and /data/output
+// in a mount namespace of its own. It also has the faults that networks and services have.
+// What it answers is what UCloud's own SDK expects; no real service was at hand to compare
+// it with. It needs root.
+package uailab
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What there is.
+const (
+	Region     = "cn-bj2"
+	Zone       = "cn-bj2-04"
+	Project    = "org-standin"
+	PublicKey  = "stand-in-of-a-public-key"
+	PrivateKey = "stand-in-of-a-private-key-never-to-be-seen"
+	Image      = "uhub.service.ucloud.cn/ours/torch:2.4"
+	UFS        = "10.19.1.2:/ufs-standin"
+	// Price is what a minute of a job costs, in hundredths.
+	Price = 7
+)
+
+// Service is a service that goes with its test.
+type Service struct {
+	URL string
+	// Here is where its UFS is mounted on this machine.
+	Here string
+	// Slots is how many jobs run at a time; others wait. 0: any number.
+	Slots int
+	// Limit is how many calls it takes in a second before it refuses; 0: any number.
+	Limit int
+	// Clock is by how much its clock is ahead of this machine's.
+	Clock time.Duration
+
+	t       testing.TB
+	mutex   sync.Mutex
+	secret  string
+	jobs    []*job
+	made    int
+	calls   map[string]int // by action
+	refused int
+	window  []time.Time
+	faults  []*Fault
+	down    bool
+	hidden  bool // lists show no new jobs
+	visible int  // how many they show then
+}
+
+// New starts a service.
+func New(t testing.TB) *Service {
+	if os.Getuid() != 0 {
+		t.Skip("a stand-in for UAI-Train mounts /data for each job, and only root may")
+	}
+	directory, err := os.MkdirTemp("", "uailab-")
+	require.NoError(t, err)
+	s := &Service{Here: filepath.Join(directory, "ufs"), t: t, secret: PrivateKey, calls: map[string]int{}}
+	require.NoError(t, os.Mkdir(s.Here, 0o755))
+	require.NoError(t, os.MkdirAll("/data", 0o755)) // where jobs have their mounts
+	server := httptest.NewServer(http.HandlerFunc(s.serve))
+	s.URL = server.URL
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+		s.Lose()
+		_ = os.RemoveAll(directory)
+	})
+	return s
+}
+
+// Calls is how many calls of an action there were, such as "GetUAITrainJobList".
+func (s *Service) Calls(action string) int {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.calls[action]
+}
+
+// Refused is how many calls were above Limit.
+func (s *Service) Refused() int {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.refused
+}
+
+// Renew has the old private key refused from now on.
+func (s *Service) Renew(secret string) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.secret = secret
+}
+
+// Down has every connection end without an answer, until it is called with false.
+func (s *Service) Down(down bool) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.down = down
+}
+
+// Late has lists show none of the jobs that are made from now on, until it is called
+// with false.
+func (s *Service) Late(late bool) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.hidden, s.visible = late, len(s.jobs)
+}
+
+// States returns how many jobs there are of each status.
+func (s *Service) States() map[string]int {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	states := map[string]int{}
+	for _, one := range s.jobs {
+		states[one.status]++
+	}
+	return states
+}
+
+// Fill adds jobs of somebody else's, which are over.
+func (s *Service) Fill(number int) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for range number {
+		s.add(&job{name: "theirs", memo: "none of ours", status: "Done"})
+	}
+}
+
+// Lose kills all processes of jobs, as nodes that are lost do.
+func (s *Service) Lose() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for _, one := range s.jobs {
+		one.signal(syscall.SIGKILL)
+	}
+}
+
+// Fault is what happens to a call of an action, once: before it does anything it
+// answers with Status or RetCode, or once it has done its work the answer is lost.
+type Fault struct {
+	Of         string // the action; empty: any
+	Lost       bool
+	Status     int // the answer is a page of HTML
+	RetCode    int
+	Message    string
+	RetryAfter string
+	Slow       time.Duration
+}
+
+// Have adds faults, which the next calls of their action meet, each one.
+func (s *Service) Have(faults ...Fault) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for _, fault := range faults {
+		s.faults = append(s.faults, &fault)
+	}
+}
+
+// meet counts a call and returns the fault that it meets.
+func (s *Service) meet(action string) Fault {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.calls[action]++
+	now := time.Now()
+	s.window = slices.DeleteFunc(append(s.window, now), func(at time.Time) bool { return now.Sub(at) >= time.Second })
+	if s.Limit > 0 && len(s.window) > s.Limit {
+		s.refused++
+		return Fault{Status: http.StatusTooManyRequests, RetryAfter: "1"}
+	}
+	for i, fault := range s.faults {
+		if fault.Of == "" || strings.EqualFold(fault.Of, action) {
+			s.faults = append(s.faults[:i:i], s.faults[i+1:]...)
+			return *fault
+		}
+	}
+	return Fault{}
+}
+
+func (s *Service) now() int64 { return time.Now().Add(s.Clock).Unix() }
