@@ -116,8 +116,11 @@ type Handle struct {
 	// "ada@gpu1:2222"; empty where there is none, or none yet.
 	Host string `json:"host,omitempty"`
 	// URL is where a person can look at the run, empty if nowhere.
-	URL  string          `json:"url,omitempty"`
-	Data json.RawMessage `json:"data,omitempty"`
+	URL string `json:"url,omitempty"`
+	// TensorBoard is the address of the run's TensorBoard while it runs, where the
+	// platform has one for each; empty where there is none, or none yet.
+	TensorBoard string          `json:"tensorBoard,omitempty"`
+	Data        json.RawMessage `json:"data,omitempty"`
 }
 
 // Question asks how a run is, and what it has reported since.

@@ -49,6 +49,8 @@ type Intermediate struct {
 type Whereabouts struct {
 	Host string `json:"host" doc:"the machine; empty where its platform names none, or has not chosen yet"`
 	URL  string `json:"url" doc:"where its platform shows it; empty where that has no pages"`
+	// TensorBoard is left out where there is none.
+	TensorBoard string `json:"tensorBoard,omitempty" doc:"the address of its TensorBoard, while it runs and where its platform has one"`
 }
 
 // WholeTrial is all there is about one trial.
@@ -189,5 +191,9 @@ func WhereaboutsOf(attempt record.Attempt) (Whereabouts, error) {
 	}
 	var handle platforms.Handle
 	err := json.Unmarshal(attempt.Handle, &handle)
-	return Whereabouts{handle.Host, handle.URL}, err
+	where := Whereabouts{Host: handle.Host, URL: handle.URL}
+	if attempt.Phase == string(platforms.Running) {
+		where.TensorBoard = handle.TensorBoard
+	}
+	return where, err
 }

@@ -58,7 +58,7 @@ func (j job) phase() string {
 
 // report is the job as package verbs has it.
 func (j job) report(page string, s settings) verbs.Report {
-	told := verbs.Report{Phase: j.phase(), URL: page, Host: j.where(s)}
+	told := verbs.Report{Phase: j.phase(), URL: page, Host: j.where(s), TensorBoard: j.Board}
 	switch told.Phase {
 	case verbs.Waiting:
 		told.Reason = verbs.Reason{Code: "queued", Text: "UAI-Train's job " + j.ID + " is " + strings.ToLower(j.Status) + ", on " + s.nodes()}

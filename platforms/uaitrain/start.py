@@ -6,6 +6,7 @@ from __future__ import print_function
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -14,25 +15,22 @@ LOOK = 0.5  # seconds between two looks at the node that decides
 
 
 def place():
-    """The node's name among those of the job, and whether it may decide; None: unknown."""
+    """The node's name among those of the job, and which of them decide: "this" alone,
+    "another", or "first" of those that say so."""
     try:
-        task = json.loads(os.environ["TF_CONFIG"])["task"]
-        kind, index = str(task["type"]), int(task["index"])
+        config = json.loads(os.environ["TF_CONFIG"])
+        kind, index = str(config["task"]["type"]), int(config["task"]["index"])
     except (KeyError, ValueError, TypeError):
-        kind, index = os.environ.get("DMLC_ROLE", ""), os.environ.get("DMLC_WORKER_ID", "")
-        if kind:
-            return kind + "-" + str(index or os.getpid()), kind == "worker" and index in ("", "0")
-        return None, True
-    cluster = json.loads(os.environ["TF_CONFIG"]).get("cluster", {})
-    chiefs = [name for name in ("chief", "master") if cluster.get(name)]
-    first = chiefs[0] if chiefs else "worker"
-    return kind + "-" + str(index), kind == first and index == 0
+        role = os.environ.get("DMLC_ROLE", "worker")
+        name = "-".join((role, socket.gethostname(), str(os.getpid())))
+        return name, "first" if role == "worker" else "another"
+    chiefs = [chief for chief in ("chief", "master") if config.get("cluster", {}).get(chief)]
+    first = kind == (chiefs + ["worker"])[0] and index == 0
+    return kind + "-" + str(index), "this" if first else "another"
 
 
-def decides(run, may):
-    """Whether this node runs the trial that counts: one of those that may, for ever."""
-    if not may:
-        return False
+def decides(run):
+    """Whether this is the node that made the mark, of all that ever tried."""
     try:
         os.mkdir(os.path.join(run, "first-node"))
         return True
@@ -76,9 +74,12 @@ def main():
     run, nodes = command[-1], int(sys.argv[2 + count])
     sys.stdout.flush()
     if nodes > 1:
-        name, may = place()
-        if not decides(run, may):
-            return follow(command, run, name or "node-" + str(os.getpid()))
+        name, who = place()
+        first = who != "another" and decides(run)
+        if who == "this" and not first:
+            return "this trial was begun before, by another job"
+        if not first:
+            return follow(command, run, name)
     os.execv(command[0], command)
 
 

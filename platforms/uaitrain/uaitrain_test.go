@@ -348,3 +348,21 @@ func TestNoJobIsBilledAfterItsExperiment(t *testing.T) {
 	require.NoError(t, o.Platform.(platforms.WithCleanup).CleanUp(t.Context()))
 	require.Equal(t, map[string]int{"Stopped": 1}, o.States())
 }
+
+func TestWhatARunCostsAndItsTensorBoardAreTold(t *testing.T) {
+	t.Parallel()
+	o := open(t, nil)
+	handle := o.submit(1, "exec sleep 60")
+	var learned platforms.Handle
+	o.await(handle, func(report platforms.Report) bool {
+		if report.Handle != nil {
+			learned = *report.Handle
+		}
+		return learned.TensorBoard != ""
+	})
+	require.Contains(t, learned.Host, "on 1-P40, 0.07 CNY")
+	require.Contains(t, learned.URL, "https://console.ucloud.cn/uaitrain/")
+	require.Contains(t, learned.TensorBoard, "http://tensorboard.standin/")
+	require.NoError(t, o.Cancel(t.Context(), handle, trial.Intent{Cause: trial.CauseUser}))
+	o.await(handle, func(report platforms.Report) bool { return report.Phase.Definite() })
+}

@@ -41,12 +41,13 @@ func TestATrialsPageOnItsPlatformIsNamed(t *testing.T) {
 	story := s.accepted(anID)
 	story.asks(0, `{"x": 1}`)
 	key := story.runs(0)
-	const page = "https://console.example.org/jobs/7"
-	handle, err := json.Marshal(platforms.Handle{Format: 1, Platform: "service", Key: key, URL: page})
+	const page, board = "https://console.example.org/jobs/7", "http://board.example.org/7"
+	handle, err := json.Marshal(platforms.Handle{Format: 1, Platform: "service", Key: key, URL: page, TensorBoard: board})
 	require.NoError(t, err)
 	require.NoError(t, s.store().SetHandle(t.Context(), key, handle))
 	require.Equal(t, ExitDone, s.run("show", anID, "0"))
 	require.Contains(t, s.out.String(), page)
+	require.Contains(t, s.out.String(), board)
 	require.Equal(t, ExitDone, s.run("trials", anID, "-o", "json"))
 	require.Contains(t, s.out.String(), `"url":"`+page+`"`)
 }

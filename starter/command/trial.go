@@ -61,8 +61,12 @@ func (w World) oneTrial(e record.Experiment, view views.WholeTrial, attempts []r
 	if len(attempts) == 0 {
 		return rows
 	}
-	if url := view.Tries[len(view.Tries)-1].URL; url != "" {
-		rows = append(rows, []string{"page", url})
+	newest := view.Tries[len(view.Tries)-1]
+	if newest.URL != "" {
+		rows = append(rows, []string{"page", newest.URL})
+	}
+	if newest.TensorBoard != "" {
+		rows = append(rows, []string{"tensorboard", newest.TensorBoard})
 	}
 	if directory := attempts[len(attempts)-1].Output; directory != "" {
 		rows = append(rows, []string{"files", directory})

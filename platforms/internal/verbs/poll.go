@@ -174,7 +174,7 @@ func (l *look) hear(told Report) error {
 	if string(told.Data) == "null" {
 		told.Data = nil
 	}
-	if told.Host != "" || told.URL != "" || told.Data != nil {
+	if told.Host != "" || told.URL != "" || told.TensorBoard != "" || told.Data != nil {
 		if err := l.learn(told); err != nil {
 			return err
 		}
@@ -251,8 +251,9 @@ func (l *look) learn(told Report) error {
 		l.data = told.Data
 	}
 	now := l.attempt.handle(l.data)
-	now.Host, now.URL = told.Host, told.URL
-	if now.Host != l.Handle.Host || now.URL != l.Handle.URL || string(now.Data) != string(l.Handle.Data) {
+	now.Host, now.URL, now.TensorBoard = told.Host, told.URL, told.TensorBoard
+	before := l.Handle
+	if now.Host != before.Host || now.URL != before.URL || now.TensorBoard != before.TensorBoard || string(now.Data) != string(before.Data) {
 		l.report.Handle = &now
 	}
 	return nil

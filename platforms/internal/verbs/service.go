@@ -92,14 +92,16 @@ const (
 
 // Report is how a run is.
 type Report struct {
-	Phase   string          `json:"phase"`
-	Reason  Reason          `json:"reason"` // why it waits, is gone or unknown
-	Host    string          `json:"host"`
-	URL     string          `json:"url"`
-	Started time.Time       `json:"started"`
-	Ended   time.Time       `json:"ended"`
-	Exit    *trial.Exit     `json:"exit"`
-	Data    json.RawMessage `json:"data"` // the run's from now on; null: as it was
+	Phase  string `json:"phase"`
+	Reason Reason `json:"reason"` // why it waits, is gone or unknown
+	Host   string `json:"host"`
+	URL    string `json:"url"`
+	// TensorBoard is where people see that of the run; empty where there is none.
+	TensorBoard string          `json:"tensorBoard"`
+	Started     time.Time       `json:"started"`
+	Ended       time.Time       `json:"ended"`
+	Exit        *trial.Exit     `json:"exit"`
+	Data        json.RawMessage `json:"data"` // the run's from now on; null: as it was
 	// Records follow the question's After; Next is the cursor after them. The records
 	// of one that has exited are all there, unless More says that there are others.
 	Records []metrics.Record `json:"records"`

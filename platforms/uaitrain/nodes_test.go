@@ -1,0 +1,81 @@
+package uaitrain_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/metrics"
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// together is a trial whose every process says that it is there; the first one waits for
+// all of them, reports how many there are and ends, the others would go on for ever.
+func together(witness string, processes int) string {
+	return fmt.Sprintf(`
+echo "perennial: intermediate 0.5"
+echo "$TF_CONFIG$DMLC_ROLE" >>'%[1]s'
+case "$PERENNIAL_OUTPUT_DIR" in */nodes/*) exec sleep 3600;; esac
+while [ $(wc -l <'%[1]s') -lt %[2]d ]; do sleep 0.1; done
+echo "perennial: final $(wc -l <'%[1]s')"`, witness, processes)
+}
+
+func TestSeveralNodesTrainTogetherAndTheFirstOneCounts(t *testing.T) {
+	t.Parallel()
+	for framework, processes := range map[string]int{"tensorflow": 8, "mxnet": 9} { // of 4 nodes
+		t.Run(framework, func(t *testing.T) {
+			t.Parallel()
+			o := open(t, map[string]any{"nodeCount": 4, "framework": framework})
+			witness := filepath.Join(t.TempDir(), "witness")
+			handle := o.submit(1, together(witness, processes))
+			report := o.await(handle, succeeded)
+			require.Equal(t, []string{"PERIODICAL 0.5", fmt.Sprintf("FINAL %d", processes)}, o.reported(handle))
+			require.Eventually(t, func() bool { return o.States()["Done"] == 1 }, time.Minute, 50*time.Millisecond, "the others end with the first one")
+			content, err := os.ReadFile(witness)
+			require.NoError(t, err)
+			require.Equal(t, processes, strings.Count(string(content), "\n"), "each process ran it once")
+			nodes, err := os.ReadDir(filepath.Join(report.Output, "nodes"))
+			require.NoError(t, err)
+			require.Len(t, nodes, processes-1)
+		})
+	}
+}
+
+func TestACancelEndsAllNodes(t *testing.T) {
+	t.Parallel()
+	o := open(t, map[string]any{"nodeCount": 2, "framework": "tensorflow"})
+	witness := filepath.Join(t.TempDir(), "witness")
+	handle := o.submit(1, together(witness, 99))
+	require.Eventually(t, func() bool {
+		content, _ := os.ReadFile(witness) // not there yet
+		return strings.Count(string(content), "\n") == 4
+	}, time.Minute, 50*time.Millisecond)
+	require.NoError(t, o.Cancel(t.Context(), handle, trial.Intent{Cause: trial.CauseEarlyStop}))
+	report := o.await(handle, func(report platforms.Report) bool { return report.Phase.Definite() })
+	require.Equal(t, platforms.Exited, report.Phase)
+	require.Equal(t, trial.CauseEarlyStop, report.Intent.Cause)
+	require.Eventually(t, func() bool { return o.States()["Doing"] == 0 }, time.Minute, 50*time.Millisecond)
+}
+
+// reported is what a run has reported.
+func (o *opened) reported(handle platforms.Handle) (values []string) {
+	var all []metrics.Record
+	for cursor := platforms.Cursor(""); ; {
+		records, next, err := o.Collect(o.t.Context(), handle, cursor)
+		require.NoError(o.t, err)
+		if len(records) == 0 {
+			break
+		}
+		all, cursor = append(all, records...), next
+	}
+	for _, record := range all {
+		values = append(values, fmt.Sprintf("%s %s", record.Kind, record.Value))
+	}
+	return values
+}
