@@ -206,6 +206,13 @@ type Log struct {
 	Follow bool
 }
 
+// WithReplicas is a Platform that may run a trial by several replicas.
+type WithReplicas interface {
+	// Replicas returns what Log.Replica may name, the one that decides first. It asks
+	// nobody.
+	Replicas(ctx context.Context, handle Handle) ([]string, error)
+}
+
 // WithCleanup is a Platform that leaves things behind for each experiment.
 type WithCleanup interface {
 	// CleanUp removes what Prepare made on the platform for the section's

@@ -51,6 +51,19 @@ func (e *engine) Logs(ctx context.Context, handle platforms.Handle, wanted platf
 	return logs.Logs(ctx, handle, wanted)
 }
 
+// Replicas implements command.Engine.
+func (e *engine) Replicas(ctx context.Context, handle platforms.Handle) ([]string, error) {
+	platform, err := e.reading(ctx, handle)
+	if err != nil {
+		return nil, err
+	}
+	several, can := platform.(platforms.WithReplicas)
+	if !can {
+		return nil, nil
+	}
+	return several.Replicas(ctx, handle)
+}
+
 // reading returns a run's section of its platform, for a command that only reads.
 func (e *engine) reading(ctx context.Context, handle platforms.Handle) (platforms.Platform, error) {
 	e.mutex.Lock()

@@ -2,6 +2,7 @@ package kubernetes_test
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -106,6 +107,26 @@ func TestMetricsSurviveChatterThatTheNodeDrops(t *testing.T) {
 	report := await(t, p, handle, func(r platforms.Report) bool { return r.Phase == platforms.Exited && !r.Pending })
 	require.Len(t, report.Journal.Records, 2)
 	require.Zero(t, report.Reason)
+}
+
+func TestWhatATrialPrintedIsKeptWithinItsLimitOnceItsPodIsGone(t *testing.T) {
+	cluster := kube.Up(t)
+	t.Parallel()
+	namespace := cluster.Namespace(t)
+	p := open(t, cluster, namespace, nil)
+	made := job(t, oneMore(p), platformtest.Behaviour{})
+	made.Command, made.LogLimit = "echo first; yes between | head -c 50000; echo last", 1000
+	handle, err := p.Submit(t.Context(), made)
+	require.NoError(t, err)
+	await(t, p, handle, exited)
+	require.NoError(t, p.(platforms.WithForget).Forget(t.Context(), handle))
+	cluster.Await(t, "no pod", func() bool { return len(cluster.Pods(t, namespace, "perennial.dev/run="+handle.Key.String())) == 0 })
+	log, err := p.(platforms.WithLogs).Logs(t.Context(), handle, platforms.Log{Stream: "stdout"})
+	require.NoError(t, err)
+	content, err := io.ReadAll(log)
+	require.NoError(t, err)
+	require.Less(t, len(content), 1100)
+	require.Regexp(t, `(?s)^first\nbetween.* bytes left out\]\n.*between\nlast\n$`, string(content))
 }
 
 func TestTheAPIServersAbsenceIsNoEndAndLosesNothing(t *testing.T) {

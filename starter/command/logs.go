@@ -1,24 +1,31 @@
 package command
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 
-	"github.com/perennial-ml/perennial/dashboard/views"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
+	"github.com/perennial-ml/perennial/dashboard/views"
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/runner/rundir"
-	"github.com/spf13/cobra"
 )
 
 const logsHelp = `logs prints what a trial wrote: its standard output, or its standard error, or
 trial.log, where NNI's SDK puts Python's output. It is the newest attempt's,
-unless --attempt names another. --follow goes on until the trial is over.`
+unless --attempt names another. --follow goes on until the trial is over. Where
+several replicas run a trial together, lines of all are printed, each after its
+replica's name, unless --replica names one.`
 
 // logChoice is which log is wanted, and how.
 type logChoice struct {
@@ -54,7 +61,7 @@ func (w World) logsCommand() *cobra.Command {
 	flags.BoolVar(&want.trialLog, "trial-log", false, "trial.log instead of standard output")
 	flags.BoolVarP(&want.follow, "follow", "f", false, "go on until the trial is over")
 	flags.IntVar(&want.attempt, "attempt", 0, "the number of an attempt, from 1 (default the newest)")
-	flags.StringVar(&want.replica, "replica", "", "one of several that run a trial together (default the one that decides)")
+	flags.StringVar(&want.replica, "replica", "", "one of several that run a trial together (default all)")
 	cmd.MarkFlagsMutuallyExclusive("stderr", "trial-log")
 	return cmd
 }
@@ -70,7 +77,7 @@ func (r reader) logs(ctx context.Context, args []string, want logChoice) error {
 		return err
 	}
 	if !want.follow {
-		return l.copy(ctx, attempt)
+		return l.print(ctx, attempt)
 	}
 	return l.follow(ctx)
 }
@@ -83,6 +90,7 @@ type logReader struct {
 	want       logChoice
 	printed    int // the attempt that offset is about
 	offset     int64
+	lines      *namedLines // of one replica of several; nil: it is alone
 }
 
 // attempt returns the attempt whose log is wanted.
@@ -103,6 +111,82 @@ func (l *logReader) attempt(ctx context.Context) (record.Attempt, error) {
 			"trial %d has %d attempts so far", l.sequence, len(attempts))
 	}
 	return attempts[number-1], nil
+}
+
+// print prints the log of an attempt, or those of all its replicas, one after the other.
+func (l *logReader) print(ctx context.Context, attempt record.Attempt) error {
+	several, err := l.several(ctx, attempt)
+	if len(several) == 0 || err != nil {
+		return cmp.Or(err, l.copy(ctx, attempt))
+	}
+	for _, replica := range several {
+		if err := replica.copy(ctx, attempt); err != nil {
+			return err
+		}
+		replica.lines.end()
+	}
+	return nil
+}
+
+// several returns a reader for each of several replicas that run an attempt; none where
+// it has but one, or one is wanted.
+func (l *logReader) several(ctx context.Context, attempt record.Attempt) (all []*logReader, err error) {
+	if l.want.replica != "" || attempt.Output != "" || attempt.Handle == nil {
+		return nil, nil
+	}
+	var handle platforms.Handle
+	if err := json.Unmarshal(attempt.Handle, &handle); err != nil {
+		return nil, err
+	}
+	names, err := l.Engine.Replicas(ctx, handle)
+	if len(names) < 2 || err != nil {
+		return nil, l.unreadable(attempt, err)
+	}
+	together := &sync.Mutex{}
+	for _, name := range names {
+		one := *l
+		one.want.replica, one.lines = name, &namedLines{to: l.Out, name: name, together: together}
+		one.Out = one.lines
+		all = append(all, &one)
+	}
+	return all, nil
+}
+
+// longestLine is how much of one is kept until it ends.
+const longestLine = 64 << 10
+
+// namedLines prints whole lines, each after a name, of several writers that print at
+// once.
+type namedLines struct {
+	to       io.Writer
+	name     string
+	together *sync.Mutex
+	begun    []byte // of a line
+}
+
+func (n *namedLines) Write(data []byte) (int, error) {
+	n.begun = append(n.begun, data...)
+	if len(n.begun) > longestLine {
+		n.begun = append(n.begun, '\n')
+	}
+	end := bytes.LastIndexByte(n.begun, '\n') + 1
+	whole := n.begun[:end]
+	n.begun = n.begun[end:]
+	n.together.Lock()
+	defer n.together.Unlock()
+	for line := range bytes.Lines(whole) {
+		if _, err := fmt.Fprintf(n.to, "%s | %s", n.name, line); err != nil {
+			return 0, err
+		}
+	}
+	return len(data), nil
+}
+
+// end prints the line that was begun, if there is one.
+func (n *namedLines) end() {
+	if len(n.begun) > 0 {
+		_, _ = n.Write([]byte("\n"))
+	}
 }
 
 // copy prints what came since the last copy.
@@ -154,6 +238,10 @@ func (l *logReader) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		several, err := l.several(ctx, attempt)
+		if len(several) > 0 || err != nil {
+			return cmp.Or(err, followAll(ctx, several))
+		}
 		if err := l.copy(ctx, attempt); err != nil || row.State.Terminal() {
 			return err
 		}
@@ -163,4 +251,16 @@ func (l *logReader) follow(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// followAll follows all replicas of a trial at once.
+func followAll(ctx context.Context, replicas []*logReader) error {
+	following, ctx := errgroup.WithContext(ctx)
+	for _, replica := range replicas {
+		following.Go(func() error {
+			defer replica.lines.end()
+			return replica.follow(ctx)
+		})
+	}
+	return following.Wait()
 }

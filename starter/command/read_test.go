@@ -238,6 +238,25 @@ func TestLogsAsksThePlatformOfATrialThatKeepsThemElsewhere(t *testing.T) {
 	require.Equal(t, "from far away\n", s.out.String())
 }
 
+func TestLogsPrintsAllReplicasOfATrialEachLineAfterItsName(t *testing.T) {
+	s := newStage(t)
+	story := s.accepted(anID)
+	story.asks(0, `{}`)
+	attempt, err := s.store().BeginAttempt(t.Context(), anID, 0, "kubernetes")
+	require.NoError(t, err)
+	require.NoError(t, s.store().SetHandle(t.Context(), attempt.Key, []byte(`{"format":1,"platform":"kubernetes"}`)))
+	s.engine.replicas = map[string]string{"master-0": "one\ntwo\n", "worker-0": "three\nhalf a line"}
+	require.Equal(t, ExitDone, s.run("logs", "0"))
+	require.Equal(t, "master-0 | one\nmaster-0 | two\nworker-0 | three\nworker-0 | half a line\n", s.out.String())
+	require.Equal(t, ExitDone, s.run("logs", "0", "--replica", "worker-0"))
+	require.Equal(t, "three\nhalf a line", s.out.String())
+	require.NoError(t, s.store().Observe(t.Context(), attempt.Key, record.Observation{Phase: "exited", Exit: &trial.Exit{}}))
+	require.NoError(t, s.store().Settle(t.Context(), attempt.Key, record.Settlement{Outcome: record.OutcomeEnded, Ended: &trial.Ended{State: trial.Succeeded}}))
+	require.Equal(t, ExitDone, s.run("logs", "0", "--follow"))
+	lines := strings.Split(strings.TrimSpace(s.out.String()), "\n")
+	require.ElementsMatch(t, []string{"master-0 | one", "master-0 | two", "worker-0 | three", "worker-0 | half a line"}, lines)
+}
+
 func TestLogsFollowsATrialToItsEndOverAttempts(t *testing.T) {
 	s := newStage(t)
 	story := s.accepted(anID)

@@ -111,6 +111,9 @@ type Engine interface {
 	GPUs(ctx context.Context, experiment string, platform experiment.Platform) ([]gpu.Host, error)
 	// Logs opens what a run wrote, where its platform keeps that elsewhere.
 	Logs(ctx context.Context, handle platforms.Handle, wanted platforms.Log) (io.ReadCloser, error)
+	// Replicas are the names of those that run a trial together, the one that decides
+	// first; none where a run is but one.
+	Replicas(ctx context.Context, handle platforms.Handle) ([]string, error)
 	// Link is an address that opens a page of the host's Web UI, once.
 	Link(host Host, page string) string
 	// DashboardLink is an address that opens a page of the host's dashboard, once.

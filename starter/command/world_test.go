@@ -7,9 +7,11 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -87,6 +89,7 @@ type engine struct {
 	machines []platforms.HostState // what Try returns
 	rights   map[string]string     // of platforms
 	log      []byte                // of every trial whose platform keeps it elsewhere
+	replicas map[string]string     // what each of several replicas has printed
 	lonely   string                // the queue that nobody polls
 	mend     string                // what Examine returns
 	after    func(trial.Command)
@@ -200,10 +203,17 @@ func (e *engine) Probe(context.Context) map[string][]trial.Reason {
 }
 
 func (e *engine) Logs(_ context.Context, _ platforms.Handle, wanted platforms.Log) (io.ReadCloser, error) {
+	if e.replicas[wanted.Replica] != "" {
+		return io.NopCloser(strings.NewReader(e.replicas[wanted.Replica][min(wanted.From, int64(len(e.replicas[wanted.Replica]))):])), nil
+	}
 	if e.log == nil {
 		return nil, errors.New("there is no such platform")
 	}
 	return io.NopCloser(bytes.NewReader(e.log[min(wanted.From, int64(len(e.log))):])), nil
+}
+
+func (e *engine) Replicas(context.Context, platforms.Handle) ([]string, error) {
+	return slices.Sorted(maps.Keys(e.replicas)), nil
 }
 
 func (e *engine) Try(context.Context, experiment.Platform) ([]platforms.HostState, error) {

@@ -4,11 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -18,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/perennial-ml/perennial/platforms"
-	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/runner/stream"
 	"github.com/perennial-ml/perennial/trial"
 )
@@ -105,6 +101,9 @@ func (p *platform) CleanUp(ctx context.Context) error {
 	if err != nil {
 		return Fault("clean up", err)
 	}
+	if _, err := p.ready(ctx); err == nil { // a kind that the cluster has no more has left no pods
+		s.keepAllOutputs(ctx)
+	}
 	background := metav1.DeletePropagationBackground
 	for _, resource := range s.resources() {
 		limited, cancel := context.WithTimeout(ctx, callTimeout)
@@ -121,111 +120,6 @@ func (p *platform) CleanUp(ctx context.Context) error {
 
 // Remove implements platforms.WithRemoval: what was kept here of the experiment goes.
 func (p *platform) Remove(context.Context) error { return os.RemoveAll(p.directory()) }
-
-func (p *platform) outputFile(which replica) string {
-	name := which.String()
-	if which.ordinal > 0 {
-		name += fmt.Sprintf(".%d", which.ordinal)
-	}
-	return filepath.Join(p.directory(), "output", name)
-}
-
-// keepOutputs copies what the run's replicas printed.
-func (s *site) keepOutputs(ctx context.Context, key trial.Key) error {
-	for _, which := range s.section.replicas(key) {
-		if err := s.keepOutput(ctx, which); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// keepOutput copies what a replica printed, once.
-func (s *site) keepOutput(ctx context.Context, which replica) error {
-	path := s.platform.outputFile(which)
-	pod := s.pod(which)
-	if _, err := os.Stat(path); err == nil || pod == nil || pod.gone || !pod.trial.began() {
-		return nil
-	}
-	log, err := s.cluster.logs(ctx, s.namespace, pod.name, s.job.container, false)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	return save(path, log)
-}
-
-func save(path string, content io.Reader) error {
-	if err := rundir.MakeDirectory(filepath.Dir(path)); err != nil {
-		return err
-	}
-	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(file, content)
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = os.Rename(file.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(file.Name())
-	}
-	return err
-}
-
-// Logs implements platforms.WithLogs. Kubernetes keeps one stream for both stdout
-// and stderr, so either has both.
-func (p *platform) Logs(ctx context.Context, handle platforms.Handle, wanted platforms.Log) (io.ReadCloser, error) {
-	content, err := p.output(ctx, handle, wanted)
-	if err != nil {
-		return nil, Fault("logs", err)
-	}
-	if _, err := io.CopyN(io.Discard, content, wanted.From); err != nil && err != io.EOF {
-		return nil, Fault("logs", errors.Join(err, content.Close()))
-	}
-	return content, nil
-}
-
-func (p *platform) output(ctx context.Context, handle platforms.Handle, wanted platforms.Log) (io.ReadCloser, error) {
-	none := io.NopCloser(strings.NewReader(""))
-	if wanted.Stream == trial.ParameterFile {
-		return p.parameter(ctx, handle.Key)
-	}
-	if wanted.Stream != rundir.Stdout && wanted.Stream != rundir.Stderr {
-		return none, nil
-	}
-	which, err := p.replica(ctx, handle.Key, wanted.Replica)
-	if err != nil {
-		return nil, err
-	}
-	if kept, err := os.Open(p.outputFile(which)); !errors.Is(err, fs.ErrNotExist) {
-		return kept, err
-	}
-	s, err := p.ready(ctx)
-	if err != nil {
-		return nil, err
-	}
-	pod := s.pod(which)
-	if pod == nil || !pod.trial.began() {
-		return none, nil
-	}
-	return s.cluster.logs(ctx, s.namespace, pod.name, s.job.container, wanted.Follow)
-}
-
-// replica finds one by its name; an empty one is that which decides.
-func (p *platform) replica(ctx context.Context, key trial.Key, name string) (replica, error) {
-	if name == "" {
-		return replica{Key: key}, nil
-	}
-	s, err := p.site(ctx)
-	if err != nil {
-		return replica{}, err
-	}
-	return s.section.replicaNamed(name, key)
-}
 
 // parameter is Job.Parameter, out of the object.
 func (p *platform) parameter(ctx context.Context, key trial.Key) (io.ReadCloser, error) {

@@ -19,6 +19,8 @@ const (
 	runLabel         = "perennial.dev/run"
 	roleLabel        = "perennial.dev/role"
 	intentAnnotation = "perennial.dev/intent"
+	// limitAnnotation is Job.LogLimit, for whoever keeps the output at the end.
+	limitAnnotation = "perennial.dev/log-limit"
 )
 
 // holdFinalizer keeps a pod that its controller deletes until Forget lets go.

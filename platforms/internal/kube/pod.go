@@ -210,8 +210,11 @@ func (k jobKind) manifest(s Section, job platforms.Job, stock stock) (*unstructu
 	if s.Queue != "" {
 		marks["kueue.x-k8s.io/queue-name"] = s.Queue
 	}
-	return plain(object{"apiVersion": k.apiVersion(), "kind": k.kind,
-		"metadata": object{"name": k.nameOf(job.Key), "labels": marks}, "spec": k.spec(s, templates)})
+	about := object{"name": k.nameOf(job.Key), "labels": marks}
+	if job.LogLimit > 0 {
+		about["annotations"] = object{limitAnnotation: fmt.Sprint(job.LogLimit)}
+	}
+	return plain(object{"apiVersion": k.apiVersion(), "kind": k.kind, "metadata": about, "spec": k.spec(s, templates)})
 }
 
 // plain is an object as one that was read would be.
