@@ -174,10 +174,13 @@ func tuning() map[dynamicconfig.Key]any {
 			{Constraints: dynamicconfig.Constraints{Namespace: primitives.SystemLocalNamespace}, Value: 0},
 			{Value: 1},
 		},
-		dynamicconfig.NamespaceCacheRefreshInterval.Key():         20 * time.Second,
-		dynamicconfig.MatchingNexusEndpointsRefreshInterval.Key(): time.Minute,
-		dynamicconfig.MatchingBacklogMetricsEmitInterval.Key():    time.Duration(0), // nobody reads them
-		dynamicconfig.MatchingPartitionScaleManager.Key():         map[string]any{"BackgroundInterval": "10m"},
+		dynamicconfig.EnableReplicationStream.Key():                             false, // to other clusters
+		dynamicconfig.ReplicationProcessorSchedulerWorkerCount.Key():            1,
+		dynamicconfig.ReplicationLowPriorityProcessorSchedulerWorkerCount.Key(): 1,
+		dynamicconfig.NamespaceCacheRefreshInterval.Key():                       20 * time.Second,
+		dynamicconfig.MatchingNexusEndpointsRefreshInterval.Key():               time.Minute,
+		dynamicconfig.MatchingBacklogMetricsEmitInterval.Key():                  time.Duration(0), // nobody reads them
+		dynamicconfig.MatchingPartitionScaleManager.Key():                       map[string]any{"BackgroundInterval": "10m"},
 
 		// A cancelled activity hears of it at once only with both of these.
 		dynamicconfig.EnableCancelActivityWorkerCommand.Key(): true,

@@ -16,6 +16,10 @@ const (
 	// walSyncEvery bounds what a power cut takes from Temporal: synchronous
 	// NORMAL alone once lost the last 25 seconds.
 	walSyncEvery = 250 * time.Millisecond
+	// A log that has been still for calm is looked at every calmSyncEvery: what comes
+	// first after that is at risk for so long, and an idle host wakes up less.
+	calm          = 10 * time.Second
+	calmSyncEvery = time.Second
 	// timestampGrain is more than the coarsest step of a file's modification
 	// time: a write this close to the last one seen may not have moved it.
 	timestampGrain = 100 * time.Millisecond
@@ -25,7 +29,7 @@ const (
 type walSync struct {
 	path     string
 	log      *slog.Logger
-	flushed  time.Time
+	flushed  time.Time // when the log was written that is on disk
 	ending   chan struct{}
 	ended    chan struct{}
 	syncFile func(path string) error
@@ -49,18 +53,24 @@ func newWALSync(database string, log *slog.Logger) *walSync {
 
 func (w *walSync) run() {
 	defer close(w.ended)
-	ticker := time.NewTicker(walSyncEvery)
-	defer ticker.Stop()
 	for {
 		select {
 		case <-w.ending:
 			return
-		case <-ticker.C:
+		case <-time.After(w.pause(time.Now())):
 		}
 		if err := w.flush(time.Now()); err != nil {
 			w.log.Error("a power cut may lose what Temporal did last", "error", err)
 		}
 	}
+}
+
+// pause is how long until the log is looked at again.
+func (w *walSync) pause(now time.Time) time.Duration {
+	if !w.flushed.IsZero() && now.Sub(w.flushed) > calm {
+		return calmSyncEvery
+	}
+	return walSyncEvery
 }
 
 // flush syncs the log if it was written since it was last seen at rest.

@@ -31,3 +31,12 @@ func Test_the_log_is_synced_when_it_changed_and_only_then(t *testing.T) {
 	require.NoError(t, w.flush(now.Add(4*time.Second)))
 	require.Equal(t, 3, syncs)
 }
+
+func Test_a_log_that_is_written_is_looked_at_more_often_than_one_that_is_still(t *testing.T) {
+	w := newWALSync(filepath.Join(t.TempDir(), "temporal.db"), slog.New(slog.DiscardHandler))
+	now := time.Now()
+	require.Equal(t, walSyncEvery, w.pause(now), "nothing of it is on disk yet")
+	w.flushed = now
+	require.Equal(t, walSyncEvery, w.pause(now.Add(calm)))
+	require.Equal(t, calmSyncEvery, w.pause(now.Add(calm+time.Second)))
+}
