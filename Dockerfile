@@ -7,6 +7,8 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
+# Node.js for the dashboard's pages comes from PyPI.
+RUN apt-get update -qq && apt-get install -qq -y --no-install-recommends python3-venv
 ARG VERSION=unknown
 RUN make build VERSION=${VERSION}
 

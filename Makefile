@@ -16,7 +16,10 @@ LAZY := -extldflags=-Wl,-z,lazy
 LDFLAGS := -s -w $(LAZY) -X github.com/perennial-ml/perennial/starter/command.Version=$(VERSION)
 RUNNERS := runner/binary/built/perennial-runner-linux-amd64 runner/binary/built/perennial-runner-linux-arm64
 # Some Python and shell is embedded, so it counts as Go does.
-GOSOURCES := $(shell find . \( -name '*.go' -o -name '*.py' -o -name '*.sh' \) -not -path './.venv*' 2>/dev/null)
+GOSOURCES := $(shell find . \( -name '*.go' -o -name '*.py' -o -name '*.sh' \) -not -path './.venv*' -not -path '*/node_modules/*' 2>/dev/null)
+# The dashboard's pages, which npm builds and the program embeds.
+PAGES := dashboard/pages/built/index.html
+PAGESOURCES := $(shell find dashboard/web -type f -not -path '*/node_modules/*' 2>/dev/null)
 VENV := .venv
 
 .PHONY: kube-tools kube kube-down help build run test docs install release pictures vet unit race e2e stories chaos histories fuzz bench bench-tuners gpu-check clean toolchain
@@ -44,7 +47,10 @@ runner/binary/built/perennial-runner-linux-%: $(GOSOURCES) go.mod
 	CGO_ENABLED=0 GOOS=linux GOARCH=$* go build -trimpath -ldflags "-s -w" -o bin/perennial-runner-linux-$* ./runner/perennial-runner
 	gzip -9nc bin/perennial-runner-linux-$* > $@.new && mv $@.new $@
 
-bin/starter: $(RUNNERS) $(GOSOURCES) go.mod go.sum
+$(PAGES): $(PAGESOURCES)
+	dashboard/web/build.sh
+
+bin/starter: $(RUNNERS) $(PAGES) $(GOSOURCES) go.mod go.sum
 	@test -d "$$(go env GOCACHE)" && [ "$$(du -sm "$$(go env GOCACHE)" 2>/dev/null | cut -f1)" -gt 1500 ] || \
 		echo "The first build compiles the Temporal server: about seven minutes and 6 GB of disk on two cores."
 	go build -ldflags "$(LDFLAGS)" -o $@ ./starter
@@ -89,7 +95,7 @@ SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 COMPLETER = $(if $(filter $(RELEASE_ARCH),$(shell go env GOARCH)),dist/$(RELEASE)/starter,bin/starter)
 
 release: export GOTOOLCHAIN = go$(shell awk '$$1 == "go" {print $$2}' go.mod)
-release: toolchain $(RUNNERS)
+release: toolchain $(RUNNERS) $(PAGES)
 	@echo "A release is built apart from other builds: the first one takes as long as the first make build."
 	rm -rf dist/$(RELEASE) && mkdir -p dist/$(RELEASE)/completions
 	CGO_ENABLED=0 GOOS=linux GOARCH=$(RELEASE_ARCH) go build -trimpath -ldflags "$(LDFLAGS)" -o dist/$(RELEASE)/starter ./starter

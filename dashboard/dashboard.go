@@ -32,7 +32,10 @@ type Options struct {
 }
 
 // server answers requests.
-type server struct{ Options }
+type server struct {
+	Options
+	courses courses
+}
 
 // APIPath is where the API is.
 const APIPath = "/api/v1"
@@ -40,7 +43,7 @@ const APIPath = "/api/v1"
 // New returns what serves the pages and the API.
 func New(options Options) http.Handler {
 	mux := http.NewServeMux()
-	s := &server{options}
+	s := &server{Options: options}
 	s.register(humago.New(mux, configuration(options.Version)))
 	mux.HandleFunc("GET "+APIPath+"/experiments/{experiment}/temporal", s.temporal)
 	mux.HandleFunc(APIPath+"/", noSuchRoute)

@@ -53,6 +53,7 @@ type listedExperiment struct {
 	Asked     int          `json:"asked" doc:"trials asked for so far"`
 	Remaining *float64     `json:"remaining" doc:"seconds it still takes by its pace so far; null where nobody knows"`
 	Minimize  bool         `json:"minimize"`
+	Course    []float64    `json:"course" doc:"the best so far, from the first result to the last, in at most 60 numbers"`
 }
 
 type experimentsInput struct {
@@ -84,7 +85,11 @@ func (s *server) experiments(ctx context.Context, in *experimentsInput) (*tagged
 		page.Next = all[in.Limit-1].ID
 	}
 	for _, e := range all {
-		page.Experiments = append(page.Experiments, listed(e))
+		one := listed(e)
+		if one.Course, err = s.courses.of(ctx, s.Store, e); err != nil {
+			return nil, problem(err)
+		}
+		page.Experiments = append(page.Experiments, one)
 	}
 	return tag(&in.Params, page, nil)
 }

@@ -28,9 +28,26 @@ type trialsInput struct {
 }
 
 type trialPage struct {
-	Trials []views.Trial `json:"trials"`
+	Trials []listedTrial `json:"trials"`
 	Total  int           `json:"total" doc:"without limit, offset and cursor"`
 	Next   string        `json:"next" doc:"the cursor of the next page; empty at the end"`
+}
+
+// listedTrial is a trial among others, with its result as it was reported.
+type listedTrial struct {
+	views.Trial
+	Final *string `json:"final" doc:"as the trial reported it; null where it did not"`
+}
+
+func listedTrials(list []views.Trial) []listedTrial {
+	all := make([]listedTrial, len(list))
+	for i, one := range list {
+		all[i] = listedTrial{Trial: one}
+		if one.Row.Final != "" {
+			all[i].Final = &one.Row.Final
+		}
+	}
+	return all
 }
 
 func (s *server) trials(ctx context.Context, in *trialsInput) (*tagged[trialPage], error) {
@@ -42,10 +59,11 @@ func (s *server) trials(ctx context.Context, in *trialsInput) (*tagged[trialPage
 	if err != nil {
 		return nil, err
 	}
-	page := trialPage{}
-	if page.Trials, err = s.Reader.Trials(ctx, e, listing); err != nil {
+	list, err := s.Reader.Trials(ctx, e, listing)
+	if err != nil {
 		return nil, problem(err)
 	}
+	page := trialPage{Trials: listedTrials(list)}
 	if len(page.Trials) == in.Limit {
 		page.Next = cursorOf(page.Trials[in.Limit-1].Sequence)
 	}

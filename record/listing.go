@@ -271,6 +271,19 @@ func (s *Store) EachIntermediate(ctx context.Context, experiment string, numbers
 		ORDER BY sequence, number`, experiment, list(numbers)))
 }
 
+// Finals returns the default metrics of an experiment's trials that have ended, in the
+// order in which they did.
+func (s *Store) Finals(ctx context.Context, experiment string) ([]float64, error) {
+	var all []float64
+	err := s.query(ctx).each(func(row scanner) error {
+		var value float64
+		err := row.Scan(&value)
+		all = append(all, value)
+		return err
+	}, "SELECT value FROM trials WHERE experiment = ? AND value IS NOT NULL AND ended > 0 ORDER BY ended, sequence", experiment)
+	return all, classify(err)
+}
+
 // Intermediates returns what an attempt reported on the way, in the journal's
 // order, of more than limit the newest.
 func (s *Store) Intermediates(ctx context.Context, key trial.Key, limit int) ([]Metric, error) {

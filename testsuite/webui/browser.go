@@ -8,9 +8,13 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 )
 
@@ -109,9 +113,39 @@ func (b *Browser) Click(text string) error {
 	return err
 }
 
+// Run runs a script on the page and returns what it comes to, as text.
+func (b *Browser) Run(script string) (string, error) {
+	return chromedp.Run(b.ctx, chromedp.Evaluate[string]("String("+script+")"))
+}
+
 // Show shows a document of the caller's own.
 func (b *Browser) Show(html string) error {
 	return b.Open("data:text/html;base64," + base64.StdEncoding.EncodeToString([]byte(html)))
+}
+
+// Asked keeps the address of every request that the browser makes from now on, and returns
+// what gives those so far.
+func (b *Browser) Asked() (func() []string, error) {
+	var mu sync.Mutex
+	var all []string
+	err := chromedp.Listen(b.ctx, func(event any) {
+		if sent, ok := event.(*network.EventRequestWillBeSent); ok {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, sent.Request.URL)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	_, err = chromedp.Run(b.ctx, func(ctx context.Context, t *chromedp.Target) (cdp.Empty, error) {
+		return cdp.Call(ctx, t, network.Enable, network.EnableParams{})
+	})
+	return func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(all)
+	}, err
 }
 
 // Picture is the window as PNG.
