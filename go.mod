@@ -49,6 +49,12 @@ require github.com/danielgtaylor/huma/v2 v2.37.2
 require github.com/ucloud/ucloud-sdk-go v0.22.105
 
 require (
+	github.com/antlr4-go/antlr/v4 v4.13.0 // indirect
+	github.com/google/cel-go v0.26.1
+	github.com/stoewer/go-strcase v1.3.0 // indirect
+)
+
+require (
 	cel.dev/expr v0.25.2 // indirect
 	cloud.google.com/go v0.123.0 // indirect
 	cloud.google.com/go/auth v0.20.0 // indirect

@@ -259,9 +259,28 @@ var executableOptions = &section{keys: []key{
 	{name: "concurrency", kind: integerFrom(1), fallback: int64(4), doc: "calls at once"},
 }}
 
+// customKind is a kind of Kubernetes object that a user brings.
+var customKind = &section{keys: []key{
+	{name: "manifest", kind: free, required: true, doc: "the object that a trial is, as kubectl takes it, without a name: apiVersion, kind, spec, and labels and annotations in metadata"},
+	{name: "resource", kind: text, doc: "what the cluster calls the kind in addresses, such as pytorchjobs; by default the kind in small letters, with an s"},
+	{name: "pods", kind: listOf(object(customPods)), required: true, doc: "where the templates of pods are in the manifest; those of the first decide"},
+	{name: "container", kind: text, doc: "what the trial's container is to be called; by default as in the template, or trial"},
+	{name: "succeeded", kind: text, required: true, doc: "an expression of CEL over object: it is over, and well"},
+	{name: "failed", kind: text, required: true, doc: "an expression of CEL over object: it is over, and not well"},
+	{name: "reason", kind: text, doc: "an expression of CEL over object: why it waits or failed, a text"},
+	{name: "suspend", kind: free, doc: "what, merged into spec, has the object start no pod and ends those that have not begun; without it a scheduling gate holds pods back that are not to start"},
+	{name: "index", kind: text, doc: "the label or annotation that numbers the pods of one template from 0"},
+}}
+
+var customPods = &section{keys: []key{
+	{name: "path", kind: text, required: true, doc: "of the template, such as spec.template or spec.jobs[0].template; it is made where it is not there"},
+	{name: "replicas", kind: integerFrom(1), fallback: int64(1), doc: "how many pods the kind makes of it"},
+}}
+
 var kubernetesOptions = &section{keys: []key{
-	{name: "image", kind: text, required: true, doc: "the container image; it needs sh, cat and chmod, and what the trial needs"},
-	{name: "kind", kind: oneOf("Job", "PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob", "JobSet", "TrainJob", "Framework", "AdaptDLJob"), fallback: "Job", doc: "the kind of object that a trial is on the cluster; JobSet, TrainJob, Framework and AdaptDLJob need their controllers there, the others Kubeflow's training-operator, Job nothing"},
+	{name: "image", kind: text, doc: "the container image, required unless the manifest of kind custom names one; it needs sh, cat and chmod, and what the trial needs"},
+	{name: "kind", kind: oneOf("custom", "Job", "PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob", "JobSet", "TrainJob", "Framework", "AdaptDLJob"), fallback: "Job", doc: "the kind of object that a trial is on the cluster; JobSet, TrainJob, Framework and AdaptDLJob need their controllers there, the others Kubeflow's training-operator, Job nothing; custom is one that you bring"},
+	{name: "custom", kind: object(customKind), doc: "the kind of object that kind custom is"},
 	{name: "replicas", kind: integerFrom(1), fallback: int64(1), doc: "pods that run each trial together; any of them may report, and the first decides"},
 	{name: "namespace", kind: text, doc: "the Kubernetes namespace; that of the context by default"},
 	{name: "kubeconfig", kind: existingFile, doc: "the way to the cluster; $KUBECONFIG or ~/.kube/config by default, or the pod that starter runs in"},

@@ -25,10 +25,14 @@ func TestConformanceOfKindTrainJob(t *testing.T) { conforms(t, "TrainJob") }
 // What kinds have in common is held to the whole contract by those above.
 func TestEveryKindRunsATrialEndsOneAndNeverStartsWhatWasCancelledBefore(t *testing.T) {
 	cluster := kube.Up(t)
+	sections := map[string]map[string]any{"custom": customJobSet(), "custom with suspend": customPyTorchJob()}
 	for _, kind := range []string{"TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob", "JobSet"} {
-		t.Run(kind, func(t *testing.T) {
+		sections[kind] = map[string]any{"kind": kind}
+	}
+	for name, section := range sections {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := open(t, cluster, cluster.Namespace(t), map[string]any{"kind": kind})
+			p := open(t, cluster, cluster.Namespace(t), section)
 			over := func(r platforms.Report) bool { return r.Phase.Definite() && !r.Pending }
 			whole, ended, never := submit(t, p, `echo "perennial: final 2"`), submit(t, p, "sleep 600"), platforms.Handle{Key: oneMore(p)}
 			await(t, p, ended, func(r platforms.Report) bool { return r.Phase == platforms.Running })

@@ -54,6 +54,35 @@ type section struct {
 	Queue            string            `json:"queue"`
 	ImagePullLimit   int64             `json:"imagePullLimit"` // seconds
 	PodPatch         map[string]any    `json:"podPatch"`
+	Custom           *custom           `json:"custom"`
+}
+
+// custom is a kind of object that the user brings.
+type custom struct {
+	Manifest  map[string]any `json:"manifest"`
+	Resource  string         `json:"resource"`
+	Pods      []place        `json:"pods"`
+	Container string         `json:"container"`
+	Succeeded string         `json:"succeeded"`
+	Failed    string         `json:"failed"`
+	Reason    string         `json:"reason"`
+	Suspend   map[string]any `json:"suspend"`
+	Index     string         `json:"index"`
+}
+
+// place is where pods that are alike have their template.
+type place struct {
+	Path     string `json:"path"`
+	Replicas int    `json:"replicas"`
+}
+
+func (c custom) kind() kube.Custom {
+	made := kube.Custom{Manifest: c.Manifest, Resource: c.Resource, Container: c.Container, Succeeded: c.Succeeded, Failed: c.Failed,
+		Reason: c.Reason, Suspend: c.Suspend, Index: c.Index}
+	for _, each := range c.Pods {
+		made.Pods = append(made.Pods, kube.CustomPods(each))
+	}
+	return made
 }
 
 func read(options json.RawMessage) (kube.Section, error) {
@@ -63,12 +92,15 @@ func read(options json.RawMessage) (kube.Section, error) {
 		return kube.Section{}, platforms.OptionFaults{{Message: "cannot be read: " + err.Error()}}
 	}
 	var faults platforms.OptionFaults
-	if written.Image == "" {
+	if written.Image == "" && written.Kind != kube.CustomKind {
 		faults = append(faults, platforms.OptionFault{Field: "image", Message: "is missing", Hint: "the container image that trials run in"})
 	}
 	written.Kind = cmp.Or(written.Kind, "Job")
-	if known := kube.Kinds(); !slices.Contains(known, written.Kind) {
+	if known := append(kube.Kinds(), kube.CustomKind); !slices.Contains(known, written.Kind) {
 		faults = append(faults, platforms.OptionFault{Field: "kind", Message: fmt.Sprintf("%q is no kind that runs trials", written.Kind), Hint: strings.Join(known, ", ")})
+	}
+	if (written.Kind == kube.CustomKind) != (written.Custom != nil) {
+		faults = append(faults, platforms.OptionFault{Field: "kind", Message: "is custom where custom says what that is, and not otherwise", Hint: "write both or neither"})
 	}
 	if fault := kube.CheckPatch(written.PodPatch); fault != nil {
 		faults = append(faults, *fault)
@@ -76,13 +108,30 @@ func read(options json.RawMessage) (kube.Section, error) {
 	if faults != nil {
 		return kube.Section{}, faults
 	}
-	return written.section(), nil
+	return written.section()
 }
 
-func (s section) section() kube.Section {
+func (s section) section() (kube.Section, error) {
 	pod := kube.Pod{Image: s.Image, CPU: s.CPU, Memory: s.Memory, GPUResource: s.GPUResource, ServiceAccount: s.ServiceAccount,
 		ImagePullSecrets: s.ImagePullSecrets, NodeSelector: s.NodeSelector, PriorityClass: s.PriorityClass, Tolerations: s.Tolerations,
 		Volumes: s.Volumes, Mounts: s.VolumeMounts, Patch: s.PodPatch}
-	return kube.Section{Target: kube.Target{Kubeconfig: s.Kubeconfig, Context: s.Context}, Namespace: s.Namespace, Kind: s.Kind,
-		Roles: kube.Roles(s.Kind, max(s.Replicas, 1), pod), Queue: s.Queue, PullLimit: time.Duration(s.ImagePullLimit) * time.Second, NNIPlatform: "kubeflow"}
+	made := kube.Section{Target: kube.Target{Kubeconfig: s.Kubeconfig, Context: s.Context}, Namespace: s.Namespace, Kind: s.Kind,
+		Queue: s.Queue, PullLimit: time.Duration(s.ImagePullLimit) * time.Second, NNIPlatform: "kubeflow"}
+	if s.Custom == nil {
+		made.Roles = kube.Roles(s.Kind, max(s.Replicas, 1), pod)
+		return made, nil
+	}
+	faults := made.OfCustom(s.Custom.kind(), pod)
+	if faults == nil && s.Replicas > 1 {
+		faults = append(faults, platforms.OptionFault{Field: "replicas", Message: "is not of kind custom", Hint: "say by custom.pods how many pods the manifest makes"})
+	}
+	for _, role := range made.Roles {
+		if role.Pod.Image == "" && faults == nil {
+			faults = append(faults, platforms.OptionFault{Field: "image", Message: "is missing", Hint: "the container image that trials run in, unless the manifest names one"})
+		}
+	}
+	if faults != nil {
+		return kube.Section{}, faults
+	}
+	return made, nil
 }

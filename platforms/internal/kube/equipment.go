@@ -58,7 +58,7 @@ func (s *site) bringPeers(ctx context.Context) error {
 }
 
 // meets tells whether a service of ours has the replicas find each other.
-func (s Section) meets() bool { return kinds[s.Kind].strangers && !s.alone() }
+func (s Section) meets() bool { return s.jobKind().strangers && !s.alone() }
 
 // peersName is the domain of an experiment's pods.
 func peersName(experiment string) string { return "perennial-" + experiment }

@@ -80,14 +80,15 @@ func each(items []unstructured.Unstructured) (all []*unstructured.Unstructured) 
 	return all
 }
 
+// letGo takes our finalizer away, and leaves alone those of others, who take theirs away
+// meanwhile.
 func (s *site) letGo(ctx context.Context, own []*unstructured.Unstructured) (failed error) {
+	change, _ := json.Marshal(object{"metadata": object{"$deleteFromPrimitiveList/finalizers": []any{holdFinalizer}}}) // plain data cannot fail
 	for i := range own {
 		if !slices.Contains(own[i].GetFinalizers(), holdFinalizer) {
 			continue
 		}
-		kept := slices.DeleteFunc(own[i].GetFinalizers(), func(name string) bool { return name == holdFinalizer })
-		change, _ := json.Marshal(object{"metadata": object{"finalizers": kept}}) // plain data cannot fail
-		_, err := s.cluster.dynamic.Resource(pods).Namespace(s.namespace).Patch(ctx, own[i].GetName(), types.MergePatchType, change, metav1.PatchOptions{FieldManager: fieldManager})
+		_, err := s.cluster.dynamic.Resource(pods).Namespace(s.namespace).Patch(ctx, own[i].GetName(), types.StrategicMergePatchType, change, metav1.PatchOptions{FieldManager: fieldManager})
 		if err != nil && !apierrors.IsNotFound(err) {
 			failed = errors.Join(failed, err)
 		}

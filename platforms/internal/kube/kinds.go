@@ -45,6 +45,11 @@ type jobKind struct {
 	ordered bool
 	// strangers is set where nobody but us lets the pods of a run find each other.
 	strangers bool
+	// around is what stands around metadata and spec, with more labels and annotations;
+	// nil: nothing does.
+	around object
+	// bury has an object never start a pod; nil: suspended does.
+	bury func(object)
 	// name is the object's name; nil: nameOf.
 	name func(trial.Key) string
 }
@@ -66,6 +71,14 @@ type condition struct {
 }
 
 var kinds = map[string]jobKind{"Job": batchJob, "PyTorchJob": pytorchJob, "TFJob": tfJob, "XGBoostJob": xgboostJob, "PaddleJob": paddleJob, "JAXJob": jaxJob, "MPIJob": mpiJob, "Framework": framework, "JobSet": jobSet, "TrainJob": trainJob, "AdaptDLJob": adaptDLJob}
+
+// jobKind is the section's kind.
+func (s Section) jobKind() jobKind {
+	if s.custom != nil {
+		return *s.custom
+	}
+	return kinds[s.Kind]
+}
 
 // Kinds are the names of the kinds that there are.
 func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }

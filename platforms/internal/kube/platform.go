@@ -142,7 +142,7 @@ func (p *platform) enter(section Section) (*site, error) {
 	if err != nil {
 		return nil, platforms.Errorf(platforms.Denied, "open", "there is no way to a cluster: %w", err)
 	}
-	s := &site{platform: p, section: section, job: kinds[section.Kind], cluster: c, namespace: section.Namespace,
+	s := &site{platform: p, section: section, job: section.jobKind(), cluster: c, namespace: section.Namespace,
 		journals: map[replica]*journal{}, memories: map[replica]*memory{}}
 	if s.namespace == "" {
 		s.namespace = c.namespace

@@ -214,6 +214,9 @@ func (k jobKind) manifest(s Section, job platforms.Job, stock stock) (*unstructu
 	if job.LogLimit > 0 {
 		about["annotations"] = object{limitAnnotation: fmt.Sprint(job.LogLimit)}
 	}
+	if theirs, ok := k.around["metadata"].(object); ok {
+		mergeLabels(about, theirs)
+	}
 	return plain(object{"apiVersion": k.apiVersion(), "kind": k.kind, "metadata": about, "spec": k.spec(s, templates)})
 }
 
@@ -234,8 +237,11 @@ func (k jobKind) tombstone(s Section, key trial.Key, intent string) (*unstructur
 		return nil, err
 	}
 	u.SetAnnotations(map[string]string{intentAnnotation: intent})
-	spec := u.Object["spec"].(object)
-	merge(spec, k.suspended)
+	if k.bury != nil {
+		k.bury(u.Object)
+		return u, nil
+	}
+	merge(u.Object["spec"].(object), k.suspended)
 	return u, nil
 }
 

@@ -16,6 +16,7 @@ type Section struct {
 	PullLimit   time.Duration
 	NNIPlatform string // NNI_PLATFORM as trials see it
 	CodeInImage bool   // the code directory is one of the image
+	custom      *jobKind
 	// Spelling is what the platform's section calls keys of platform kubernetes, where it
 	// calls them otherwise; empty: it has none.
 	Spelling map[string]string
