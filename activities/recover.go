@@ -168,6 +168,14 @@ func (a *Activities) look(ctx, asking context.Context, platform *poller.Section,
 	return false, cancelInTime(ctx, platform, handle, platformIntent)
 }
 
+// disown gives up an attempt whose number another run has: that was asked with other
+// parameters, by a record that knew more than the one there is. The next attempt ends it,
+// if it is not ended before.
+func (a *Activities) disown(ctx context.Context, section *poller.Section, key trial.Key) error {
+	return a.Record.Disown(ctx, key, named(platforms.Handle{Platform: section.Traits.Name, Key: key}), trial.Reason{Code: reasonForgotten,
+		Text: "the record came from a backup, and a run with other parameters has this number: it is ended, and does not count"})
+}
+
 // neverRan tells whether a submission was interrupted before anything ran: the next
 // Submit under that number finishes it, whatever it runs with.
 func neverRan(ctx context.Context, platform *poller.Section, handle platforms.Handle) (bool, error) {

@@ -226,6 +226,8 @@ func (a *Activities) submit(ctx context.Context, section *poller.Section, key tr
 			return a.endGivenUp(ctx, key)
 		case code == platforms.Invalid:
 			return true, a.refuse(ctx, key, err)
+		case code == platforms.Conflict:
+			return false, a.disown(ctx, section, key)
 		case code != platforms.Exhausted:
 			return false, temporalError(err)
 		}
@@ -399,6 +401,9 @@ func (a *Activities) launch(ctx context.Context, key trial.Key) error {
 		return err
 	}
 	handle, err := submitInTime(ctx, platform, job)
+	if platforms.CodeOf(err) == platforms.Conflict {
+		return err // which is no reason to wait
+	}
 	if err != nil {
 		reason := trial.Reason{Code: submitReason + string(platforms.CodeOf(err)), Text: err.Error()}
 		return errors.Join(err, a.Record.SubmitFailed(ctx, key, reason))

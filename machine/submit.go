@@ -53,8 +53,11 @@ type launching struct {
 // start makes sure that the run was begun, once, unless an intent came first.
 func (m *Machine) start(ctx context.Context, run rundir.Run, job launching) error {
 	claim, err := claimUnlessBegun(ctx, run)
-	if err != nil || claim == nil {
+	if err != nil {
 		return err
+	}
+	if claim == nil {
+		return checkParameters(run, job.Job)
 	}
 	defer claim.Close()
 	if err := m.makeReady(ctx, run, job); err != nil {
@@ -62,6 +65,19 @@ func (m *Machine) start(ctx context.Context, run rundir.Run, job launching) erro
 	}
 	rundir.CrashPoint("submit.lock-held-before-exec")
 	return m.launch(ctx, run, job.Key, claim)
+}
+
+// checkParameters fails where a run that was begun was given other parameters than the
+// job has.
+func checkParameters(run rundir.Run, job Job) error {
+	given, err := os.ReadFile(run.Path(trial.ParameterFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if !trial.SameParameters(given, job.Parameter) {
+		return Errorf(Conflict, "submit", "a run with other parameters has the key %s", job.Key)
+	}
+	return nil
 }
 
 // claimUnlessBegun returns the claim, or nil if the run was begun or cancelled. It

@@ -17,6 +17,9 @@ const (
 	NotFound  Code = "not-found" // what is named does not exist
 	Exhausted Code = "exhausted" // no room at present: wait, and say why
 	Transient Code = "transient" // try again
+	// Conflict says of a Submit that the run under the job's key was given other
+	// parameters: it is another's, and stays as it is.
+	Conflict Code = "conflict"
 )
 
 // Error is a platform's failure, as opposed to a trial's.

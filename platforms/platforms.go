@@ -33,7 +33,9 @@ type Platform interface {
 
 	// Submit starts a job, or finds the run that an earlier Submit with the same
 	// key started, even half. It never starts a second one, and never starts
-	// again what has ended, nor what was cancelled before it was ever submitted.
+	// again what has ended, nor what was cancelled before it was ever submitted. A
+	// run that was given other parameters is another job's, since the record came
+	// from a backup: it is left as it is, and the error's code is Conflict.
 	// What an earlier attempt of the same trial left behind is swept first.
 	Submit(ctx context.Context, job Job) (Handle, error)
 	// Poll reports on every run that is asked about, in their order. It is the
@@ -104,6 +106,15 @@ type Job struct {
 	// Storage is where the attempt has its code and its output; nil: with all else.
 	Storage     *trial.SharedStorage `json:"storage,omitempty"`
 	TrialModule trial.Module         `json:"trialModule,omitempty"` // when the trial imports our nni; empty: trial.ModuleAuto
+}
+
+// CheckParameters returns an error with code Conflict if a run under the job's key was
+// given other parameters, by its trial.ParameterFile.
+func (j Job) CheckParameters(given []byte) error {
+	if trial.SameParameters(given, j.Parameter) {
+		return nil
+	}
+	return Errorf(Conflict, "submit", "a run with other parameters has the key %s", j.Key)
 }
 
 // Handle is all that is kept of a run: with it, any process finds it again. One with

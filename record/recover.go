@@ -195,6 +195,27 @@ func (t *transaction) bury(e *experimentRow, key trial.Key, platform string, rea
 	return err
 }
 
+// Disown gives up an attempt under whose number a run was found that was given other
+// parameters, and names that run among those that are ended. What it reports is
+// nobody's.
+func (s *Store) Disown(ctx context.Context, key trial.Key, run string, reason trial.Reason) error {
+	return s.update(ctx, func(t *transaction) error {
+		c, err := t.course(key)
+		if err != nil || c.attempt.Outcome != "" || c.attempt.over() {
+			return err
+		}
+		o := c.attempt.with(reason)
+		o.Phase, o.Drained = phaseLost, true
+		if err := t.observe(c, o); err != nil {
+			return err
+		}
+		if err := t.logRecovered(c.experiment, trial.Recovered{Ended: []string{run}}, nil); err != nil {
+			return err
+		}
+		return t.save(c.experiment)
+	})
+}
+
 // logRecovered logs what was learned, once for an id, and wakes the experiment.
 func (t *transaction) logRecovered(e *experimentRow, learned trial.Recovered, id any) error {
 	if learned.TakenIn == 0 && learned.Freed == 0 && len(learned.Ended) == 0 && len(learned.Unread) == 0 && !learned.Behind {

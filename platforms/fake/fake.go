@@ -122,7 +122,10 @@ func (p *platform) begin(job platforms.Job, behaviour Behaviour) error {
 	p.writing.Lock()
 	defer p.writing.Unlock()
 	present, err := p.read(job.Key)
-	if err != nil || present.plan != nil || present.intent != nil {
+	if err == nil && present.plan != nil {
+		return job.CheckParameters([]byte(present.plan.Parameter))
+	}
+	if err != nil || present.intent != nil {
 		return err
 	}
 	plan, err := newPlan(job, behaviour, p.now())

@@ -1,7 +1,6 @@
 package endtoend
 
 import (
-	"database/sql"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -12,36 +11,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	_ "modernc.org/sqlite"
 )
 
 // restores is how many random backups are restored. Each costs a start of the host.
 var restores = flag.Int("restores", 5, "backups of the record to restore at random")
-
-// recordFiles are the record and what SQLite keeps beside it.
-func (h *Home) recordFiles() []string {
-	path := filepath.Join(h.Dir, "record.sqlite")
-	return []string{path, path + "-wal", path + "-shm"}
-}
-
-// backUp copies the record while it is in use, as sqlite3's .backup does.
-func (h *Home) backUp() string {
-	copied := filepath.Join(h.Work, fmt.Sprintf("backup-%d.sqlite", time.Now().UnixNano()))
-	db, err := sql.Open("sqlite", "file:"+h.recordFiles()[0]+"?mode=ro&_pragma=busy_timeout(10000)")
-	require.NoError(h.t, err)
-	defer db.Close()
-	_, err = db.Exec("VACUUM INTO ?", copied)
-	require.NoError(h.t, err)
-	return copied
-}
-
-// restore puts a backup in the record's place. No host may run.
-func (h *Home) restore(backup string) {
-	for _, path := range h.recordFiles()[1:] {
-		_ = os.Remove(path)
-	}
-	require.NoError(h.t, os.Rename(backup, h.recordFiles()[0]))
-}
 
 // detached starts an experiment that nobody follows: who follows reads the record
 // that is there when he begins.
@@ -72,11 +45,11 @@ func TestStory11_AnOlderRecordComesBackUnderNewerWorkflows(t *testing.T) {
 	h := NewHome(t)
 	id := h.detached(gated(14, 3, 3, "3"))
 	h.Await("some trials to end", func() bool { return settled(h, id) == 3 })
-	backup := h.backUp()
+	backup := h.BackUp()
 	h.open()
 	h.Await("more trials to end", func() bool { return settled(h, id) >= 8 })
 	h.Must("serve", "--stop")
-	h.restore(backup)
+	h.Restore(backup)
 	h.Serve()
 	view := h.awaitDone(id)
 	h.RequireExactlyOnce(id, 14, nil)
@@ -109,11 +82,11 @@ func TestStory11_AnOlderRecordComesBackAndTemporalIsGone(t *testing.T) {
 	h := NewHome(t)
 	id := h.detached(gated(14, 3, 3, "3"))
 	h.Await("some trials to end", func() bool { return settled(h, id) == 3 })
-	backup := h.backUp()
+	backup := h.BackUp()
 	h.open()
 	h.Await("more trials to end", func() bool { return settled(h, id) >= 8 })
 	h.KillAndAwait(Host)
-	h.restore(backup)
+	h.Restore(backup)
 	require.NoError(t, os.RemoveAll(filepath.Join(h.Dir, "temporal")))
 	h.Serve()
 	view := h.awaitDone(id)
@@ -128,12 +101,12 @@ func TestStory11_RunsThatDoNotTellWhatTheyRanWithAreEndedAndNamed(t *testing.T) 
 	h := NewHome(t)
 	id := h.detached(gated(6, 2, 0, "1 + 400 * (PERENNIAL_ATTEMPT == 1 && PERENNIAL_SEQUENCE > 1 && PERENNIAL_SEQUENCE < 4)"))
 	h.AwaitRunning(id, 2)
-	backup := h.backUp()
+	backup := h.BackUp()
 	h.open()
 	running := h.AwaitRunning(id, 2)
 	h.Await("the third and the fourth trial", func() bool { running = h.AwaitRunning(id, 2); return running[0].Sequence >= 2 })
 	h.KillAndAwait(Host)
-	h.restore(backup)
+	h.Restore(backup)
 	for _, forgotten := range running {
 		require.NoError(t, os.Remove(filepath.Join(h.Dir, "experiments", id, "trials", forgotten.ID, "attempt-1", "parameter.cfg")))
 	}
@@ -149,16 +122,46 @@ func TestStory11_RunsThatDoNotTellWhatTheyRanWithAreEndedAndNamed(t *testing.T) 
 	h.RequireNothingLeft()
 }
 
+// Nobody can tell that such a backup is one: record and Temporal agree.
+func TestStory11_ANumberThatABackupOfTheWholeStateGivesAnotherTrialRunsThatOneAlone(t *testing.T) {
+	t.Parallel()
+	h := NewHome(t)
+	id := h.detached(gated(1, 2, 0, "1"))
+	h.AwaitRunning(id, 1)
+	h.Must("serve", "--stop")
+	backup := h.BackUpState()
+	h.Serve()
+	one := h.addSecond(id, "0.25", 1)
+	h.KillAndAwait(Host)
+	h.RestoreState(backup)
+	h.Serve()
+	require.Equal(t, one.ID, h.addSecond(id, "0.75", 2).ID)
+	require.Contains(t, strings.Join(h.Show(id).Recovered.Ended, "\n"), one.ID, "the user is told")
+	h.open()
+	h.awaitDone(id)
+	require.Contains(t, string(h.Export(id)[one.ID].Parameter), "0.75")
+	require.False(t, h.Ledger()[one.ID][1].Ended, "it was ended")
+	require.True(t, h.Ledger()[one.ID][2].Ended)
+	h.RequireNothingLeft()
+}
+
+// addSecond adds the second trial of an experiment, and waits until an attempt of it runs.
+func (h *Home) addSecond(id, x string, attempt int) Trial {
+	h.Must("trials", "add", id, `{"x": `+x+`, "n": 5.0}`)
+	h.Must("update", "max-trials", id, "2")
+	return h.AwaitState(id, 1, "RUNNING", attempt)
+}
+
 func TestStory11_AnExperimentThatTheBackupDoesNotKnowIsEnded(t *testing.T) {
 	t.Parallel()
 	h := NewHome(t)
 	first := h.detached(short(2, 2))
 	h.awaitDone(first)
-	backup := h.backUp()
+	backup := h.BackUp()
 	h.Must("run", h.Experiment(long(4, 2)), "--detach")
 	h.Await("two runners", func() bool { return len(h.Processes(Runner)) == 2 })
 	h.KillAndAwait(Host)
-	h.restore(backup)
+	h.Restore(backup)
 	h.Serve()
 	h.Await("the end of the runners", func() bool { return len(h.Processes(Runner)) == 0 })
 	require.Equal(t, first, h.only())
@@ -177,7 +180,7 @@ func TestStory11_BackupsTakenAndRestoredAtRandomLoseNothing(t *testing.T) {
 	id := h.detached(Plan{Trials: trials, Concurrency: 4, Steps: "2", Pause: "0.15"})
 	taken := 0
 	for restored := range *restores {
-		backup := h.backUp()
+		backup := h.BackUp()
 		before := settled(h, id)
 		wanted := min(trials, before+1+random.IntN(9))
 		h.Await("trials to end", func() bool { return settled(h, id) >= wanted })
@@ -187,7 +190,7 @@ func TestStory11_BackupsTakenAndRestoredAtRandomLoseNothing(t *testing.T) {
 		} else {
 			h.KillAndAwait(Host)
 		}
-		h.restore(backup) // by now no command may ask anything: it would bring a host up
+		h.Restore(backup) // by now no command may ask anything: it would bring a host up
 		h.Serve()
 		h.Await("everything that had ended", func() bool { return settled(h, id) >= ended })
 		if learned := h.Show(id).Recovered; learned != nil {

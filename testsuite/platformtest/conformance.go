@@ -1,6 +1,7 @@
 package platformtest
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"sync"
@@ -34,6 +35,7 @@ var conformance = []struct {
 	{"AFailedTrialIsAReportAndNoError", aFailedTrialIsAReportAndNoError},
 	{"SubmittingARunningJobAgainAdoptsIt", submittingARunningJobAgainAdoptsIt},
 	{"SubmittingAnEndedJobAgainDoesNotStartIt", submittingAnEndedJobAgainDoesNotStartIt},
+	{"ARunWithOtherParametersIsNotAdopted", aRunWithOtherParametersIsNotAdopted},
 	{"ThreeSubmitsAtOnceStartOneRun", threeSubmitsAtOnceStartOneRun},
 	{"AnUnknownRunIsAbsent", anUnknownRunIsAbsent},
 	{"ReportsComeInTheOrderOfHandles", reportsComeInTheOrderOfHandles},
@@ -132,6 +134,28 @@ func submittingAnEndedJobAgainDoesNotStartIt(w *world) {
 	require.Equal(w.t, handle, w.submit(job))
 	require.Equal(w.t, before, w.poll(handle))
 	require.Equal(w.t, threeStepsValues, values(w.collectEnd(handle)))
+}
+
+// aRunWithOtherParametersIsNotAdopted is a record that was restored from a backup
+// together with Temporal: its number was given to another trial before.
+func aRunWithOtherParametersIsNotAdopted(w *world) {
+	job := w.job(0, Behaviour{Intermediates: []float64{1}, Forever: true})
+	handle := w.submit(job)
+	w.waitFor(handle, platforms.Running)
+	other := job
+	other.Parameter, other.Parameters = bytes.Replace(job.Parameter, []byte("5.0"), []byte("6.0"), 1), trial.Parameters(`{"x": 6.0}`)
+	refused := func() {
+		_, err := w.Submit(w.ctx, other)
+		require.Equal(w.t, platforms.Conflict, platforms.CodeOf(err), "%v", err)
+	}
+	refused()
+	w.reopen()
+	refused()
+	require.Equal(w.t, platforms.Running, w.poll(handle).Phase, "it is left as it is")
+	require.Equal(w.t, handle, w.submit(job))
+	w.cancel(handle, trial.Intent{Cause: trial.CauseUser})
+	w.waitFor(handle, platforms.Exited)
+	refused()
 }
 
 func threeSubmitsAtOnceStartOneRun(w *world) {

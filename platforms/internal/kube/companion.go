@@ -36,10 +36,15 @@ func (s *site) accompany(ctx context.Context, job platforms.Job, stock stock) er
 	if err != nil {
 		return err
 	}
-	if err = s.create(ctx, s.job.beside.resource, made); apierrors.IsAlreadyExists(err) {
-		return nil
+	err = s.create(ctx, s.job.beside.resource, made)
+	if !apierrors.IsAlreadyExists(err) {
+		return err
 	}
-	return err
+	found, err := s.described(ctx, s.job.nameOf(job.Key))
+	if err != nil {
+		return err
+	}
+	return job.CheckParameters([]byte(parameterOf(found.Object)))
 }
 
 func (s *site) companionOf(job platforms.Job, stock stock) (*unstructured.Unstructured, error) {

@@ -306,9 +306,18 @@ func (s *site) submit(ctx context.Context, job platforms.Job) (*unstructured.Uns
 	made, err := s.make(ctx, wanted)
 	rundir.CrashPoint("submit.object-before-handle")
 	if apierrors.IsAlreadyExists(err) {
-		return s.get(ctx, s.job.nameOf(job.Key))
+		return s.adopt(ctx, job)
 	}
 	return made, err
+}
+
+// adopt returns the object that is there already, if it is the job's.
+func (s *site) adopt(ctx context.Context, job platforms.Job) (*unstructured.Unstructured, error) {
+	found, err := s.get(ctx, s.job.nameOf(job.Key))
+	if err == nil && s.job.beside == nil { // which was asked before
+		err = job.CheckParameters([]byte(parameterOf(found.Object)))
+	}
+	return found, err
 }
 
 // supersede ends what earlier attempts of the trial left.

@@ -115,6 +115,9 @@ func (p *Platform) start(ctx context.Context, d *service, a attempt, job platfor
 		return nil, err
 	}
 	defer claim.Close()
+	if err := checkParameters(a, job); err != nil {
+		return nil, err
+	}
 	data, err := a.data()
 	if err != nil || data != nil {
 		return data, err
@@ -135,6 +138,16 @@ func (p *Platform) start(ctx context.Context, d *service, a attempt, job platfor
 	}
 	p.heard.submitted(a.Key)
 	return data, nil
+}
+
+// checkParameters fails where an attempt was laid out with other parameters: the service
+// may run it, whether or not it was heard to.
+func checkParameters(a attempt, job platforms.Job) error {
+	given, err := os.ReadFile(a.Path(trial.ParameterFile))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return job.CheckParameters(given)
 }
 
 // request makes everything ready that a start needs, and returns what the service is to
