@@ -48,6 +48,8 @@ require github.com/danielgtaylor/huma/v2 v2.37.2
 
 require github.com/ucloud/ucloud-sdk-go v0.22.105
 
+require github.com/ufilesdk-dev/ufile-gosdk v1.0.5
+
 require (
 	github.com/antlr4-go/antlr/v4 v4.13.0 // indirect
 	github.com/google/cel-go v0.26.1

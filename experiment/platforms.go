@@ -188,9 +188,11 @@ var uaitrainOptions = &section{keys: []key{
 	{name: "framework", kind: oneOf("tensorflow", "mxnet"), doc: "by what several nodes train together"},
 	{name: "maxExecuteHours", kind: integerFrom(1), doc: "after how many hours UAI-Train ends a trial; the longest that it allows where unset"},
 	{name: "businessGroup", kind: text, fallback: "default", doc: "the business group of jobs, for bills"},
-	{name: "ufsPath", kind: text, required: true, doc: "a directory of a UFS, as ADDRESS:/PATH; trials find it at /data/data, and what is in perennial there at /data/output"},
-	{name: "localStorageMountPoint", kind: text, required: true, doc: "where that directory is mounted here"},
-	{name: "inputPath", kind: text, doc: "another directory of a UFS for trials to find at /data/data, such as one with data"},
+	{name: "ufsPath", kind: text, doc: "a directory of a UFS, as ADDRESS:/PATH; trials find it at /data/data, and what is in perennial there at /data/output"},
+	{name: "localStorageMountPoint", kind: text, doc: "where the directory of ufsPath is mounted here"},
+	{name: "ufilePath", kind: text, doc: "instead of ufsPath a directory of a bucket of UFile (US3), as BUCKET.HOST/PATH; nothing is mounted here then"},
+	{name: "ufileEndpoint", kind: text, doc: "the address of the bucket from here, such as one inside UCloud; https://BUCKET.HOST by default"},
+	{name: "inputPath", kind: text, doc: "a directory with data, of the UFS or the bucket, for trials to find at /data/data"},
 	{name: "keepJobs", kind: boolean, doc: "leave jobs in the console when they are over"},
 }}
 

@@ -68,7 +68,7 @@ func (c *client) ask(ctx context.Context, verb string) (made offer, err error) {
 		return made, a.err
 	}
 	of := map[string]any{"TrainModeId": made.mode}
-	made.backend = a.item("GetUAITrainAvailableBackend", of, "ufsPath", "UFS", func(i item) (string, int) { return i.DataBackendName, i.DataBackendId })
+	made.backend = a.item("GetUAITrainAvailableBackend", of, map[bool]string{true: "ufsPath", false: "ufilePath"}[c.UFS != ""], c.backend(), func(i item) (string, int) { return i.DataBackendName, i.DataBackendId })
 	if c.Nodes > 1 {
 		made.framework = a.item("GetUAITrainAvailableDistAIFramework", of, "framework", c.Framework, func(i item) (string, int) { return i.DistAIFrameName, i.DistAIFrameId })
 		a.inRange("GetUAITrainDistributeWorkAmountRange", "nodeCount", c.Nodes, "nodes")

@@ -56,6 +56,15 @@ func jobOf(run verbs.Run) string {
 // Submit implements verbs.Service, as do all that follow. A job that an earlier Submit
 // may have asked for is looked for first.
 func (c cluster) Submit(ctx context.Context, wanted verbs.Submission) (json.RawMessage, error) {
+	return c.submit(ctx, wanted, c.Interval, func() (load, error) {
+		command, err := c.command(wanted.Command)
+		return load{command, c.input(), c.output()}, err
+	})
+}
+
+// submit finds the job of a run, or makes one of what is ready for it then. late is how
+// long lists may not show a job that was made.
+func (c cluster) submit(ctx context.Context, wanted verbs.Submission, late time.Duration, ready func() (load, error)) (json.RawMessage, error) {
 	found, err := c.asked(ctx, wanted)
 	if err != nil || found != nil {
 		return found, err
@@ -64,18 +73,27 @@ func (c cluster) Submit(ctx context.Context, wanted verbs.Submission) (json.RawM
 	if err != nil {
 		return nil, coded(err)
 	}
-	command, err := c.command(wanted.Command)
+	of, err := ready()
 	if err == nil {
 		err = rundir.ReplaceFile(noted(wanted.Directory), []byte("a job of UAI-Train may have been asked for\n"), 0o644)
 	}
 	if err != nil {
-		return nil, platforms.Errorf(platforms.Transient, "submit", "%w", err)
+		return nil, transient("submit", err)
 	}
-	id, err := c.create(ctx, c.request(from, wanted.Name, command), c.Interval)
+	id, err := c.create(ctx, c.request(from, wanted.Name, of), late)
 	if err != nil {
 		return nil, err
 	}
 	return ticket{id}.encode(), nil
+}
+
+// transient gives an error of files a code.
+func transient(verb string, err error) error {
+	var classified *platforms.Error
+	if errors.As(err, &classified) {
+		return err
+	}
+	return platforms.Errorf(platforms.Transient, verb, "%w", err)
 }
 
 // asked finds the job that was asked for before, nil where there is none.
@@ -150,7 +168,7 @@ func (c cluster) Poll(ctx context.Context, asked []verbs.Question) ([]verbs.Repo
 	reports := make([]verbs.Report, len(asked))
 	for i, question := range asked {
 		names[question.Name] = true
-		if reports[i], err = c.report(ctx, question.Run, found[question.Name]); err != nil {
+		if reports[i], _, err = c.report(ctx, question.Run, found[question.Name]); err != nil {
 			return nil, err
 		}
 	}
@@ -160,22 +178,22 @@ func (c cluster) Poll(ctx context.Context, asked []verbs.Question) ([]verbs.Repo
 
 // report tells how a run is. One that no list shows is asked about by its id: lists may
 // be late.
-func (c cluster) report(ctx context.Context, run verbs.Run, listed *job) (verbs.Report, error) {
+func (c cluster) report(ctx context.Context, run verbs.Run, listed *job) (verbs.Report, *job, error) {
 	id := jobOf(run)
 	if listed == nil && id != "" {
 		var err error
 		if listed, err = c.find(ctx, "poll", id); err != nil {
-			return verbs.Report{}, err
+			return verbs.Report{}, nil, err
 		}
 	}
 	if listed == nil {
-		return verbs.Report{Phase: verbs.Gone, Reason: verbs.Reason{Code: "gone", Text: "UAI-Train does not know its job " + id}}, nil
+		return verbs.Report{Phase: verbs.Gone, Reason: verbs.Reason{Code: "gone", Text: "UAI-Train does not know its job " + id}}, nil, nil
 	}
 	told := listed.report(page(listed.ID), c.settings)
 	if listed.ID != id {
 		told.Data = ticket{listed.ID}.encode()
 	}
-	return told, nil
+	return told, listed, nil
 }
 
 // tidy removes jobs of the experiment that are over and nobody asks about any more, some

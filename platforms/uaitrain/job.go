@@ -10,16 +10,16 @@ import (
 
 // job is how UAI-Train tells of a job.
 type job struct {
-	ID        string `json:"TrainJobId"`
-	Name      string `json:"TrainJobName"`
-	Memo      string `json:"TrainJobMemo"`
-	Status    string
-	Created   int64  `json:"CreateTime"`
-	Started   int64  `json:"StartTime"`
-	Ended     int64  `json:"EndTime"`
-	Price     int    `json:"BillTotalPrice"` // in hundredths
-	Board     string `json:"LogTensorboardURL"`
-	DockerCmd string
+	ID      string `json:"TrainJobId"`
+	Name    string `json:"TrainJobName"`
+	Memo    string `json:"TrainJobMemo"`
+	Status  string
+	Created int64  `json:"CreateTime"`
+	Started int64  `json:"StartTime"`
+	Ended   int64  `json:"EndTime"`
+	Price   int    `json:"BillTotalPrice"` // in hundredths
+	Board   string `json:"LogTensorboardURL"`
+	Output  string `json:"OutputUfilePath"`
 }
 
 // memoOf is the memo of the job of a run: by it the job is found, whatever people call
@@ -104,8 +104,11 @@ func (j job) decides(other job) bool {
 	return mine > others || mine == others && (j.Created < other.Created || j.Created == other.Created && j.ID < other.ID)
 }
 
+// load is what a job runs, and on what.
+type load struct{ command, input, output string }
+
 // request is what UAI-Train is to run for a name.
-func (c *client) request(from offer, name, command string) map[string]any {
+func (c *client) request(from offer, name string, of load) map[string]any {
 	hours := c.Hours
 	if hours == 0 {
 		hours = max(from.least, from.most)
@@ -113,9 +116,9 @@ func (c *client) request(from offer, name, command string) map[string]any {
 	return map[string]any{
 		"TrainJobName": name, "TrainJobMemo": memoOf(name), "BusinessGroup": c.Group,
 		"TrainWorkId": from.node, "TrainModeId": from.mode, "TrainWorkAmount": c.Nodes, "DistAIFrame": from.framework,
-		"CodeUhubPath": c.Image, "DockerCmd": command, "MaxExecuteTime": hours, "PredictStartTime": 0,
-		"DataUfilePath": c.input(), "InputDataBackendId": from.backend,
-		"OutputUfilePath": c.output(), "OutputDataBackendId": from.backend,
+		"CodeUhubPath": c.Image, "DockerCmd": of.command, "MaxExecuteTime": hours, "PredictStartTime": 0,
+		"DataUfilePath": of.input, "InputDataBackendId": from.backend,
+		"OutputUfilePath": of.output, "OutputDataBackendId": from.backend,
 		"TrainPublicKey": c.PublicKey, "TrainPrivateKey": c.PrivateKey,
 	}
 }

@@ -1,12 +1,14 @@
-// Package uaitrain runs trials as jobs of UCloud's UAI-Train. A trial's command, code,
-// metrics and logs go through the UFS that the section names, which is mounted here and
-// in jobs alike: the runner is what a job runs, behind a Python file, since the service
-// starts nothing else. It takes no identity of ours for a job, so jobs are found by
-// their memo.
+// Package uaitrain runs trials as jobs of UCloud's UAI-Train. The runner is what a job
+// runs, behind a Python file, since the service starts nothing else. Command, code,
+// metrics and logs go through a UFS, which is mounted here and in jobs alike (cluster), or
+// through a bucket of UFile (apart), which a job reads before it starts and writes once
+// it is over: then metrics come by its log first. The service takes no identity of ours
+// for a job, so jobs are found by their memo.
 package uaitrain
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -32,6 +34,7 @@ const (
 	callsAMinute = 120
 	// outputThere is where jobs find their output, for ever.
 	outputThere = "/data/output"
+	inputThere  = "/data/data"
 )
 
 // Options say what the platform stands on.
@@ -59,12 +62,47 @@ type platform struct {
 	section platforms.Section
 	known   catalogue
 	memory  memory
+	open    context.Context // until Close
+	close   func()
+	slots   chan struct{} // for fetches
 }
 
 // memory spares calls. Without it everything is found again.
 type memory struct {
 	mutex sync.Mutex
 	over  map[string]time.Time // when jobs were first seen to be over
+	logs  map[string]time.Time // when jobs' logs were read
+	runs  map[string]*fetching // by the names of runs
+}
+
+// fetching returns how far the output of a run is, and begins to bring it where nobody
+// did.
+func (m *memory) fetching(name string, begin func(*fetching)) *fetching {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if m.runs[name] == nil {
+		m.runs[name] = &fetching{over: make(chan struct{})}
+		begin(m.runs[name])
+	}
+	return m.runs[name]
+}
+
+func (m *memory) fetched(name string) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	delete(m.runs, name)
+}
+
+// readsLog tells whether it is time to read a job's log, and takes it that it is read
+// then.
+func (m *memory) readsLog(id string, every time.Duration) bool {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if time.Since(m.logs[id]) < every {
+		return false
+	}
+	m.logs[id] = time.Now()
+	return true
 }
 
 var _ platforms.WithHosts = (*platform)(nil)
@@ -90,7 +128,9 @@ func New(options Options) platforms.Kind {
 }
 
 func (k *kind) open(section platforms.Section) platforms.Platform {
-	p := &platform{kind: k, section: section, memory: memory{over: map[string]time.Time{}}}
+	p := &platform{kind: k, section: section, slots: make(chan struct{}, fetchesAtOnce),
+		memory: memory{over: map[string]time.Time{}, logs: map[string]time.Time{}, runs: map[string]*fetching{}}}
+	p.open, p.close = context.WithCancel(context.Background())
 	p.Platform = k.runs.Open(section, p.service)
 	return p
 }
@@ -101,7 +141,40 @@ func (p *platform) service(ctx context.Context, verb string) (verbs.Service, ver
 	if err != nil {
 		return nil, verbs.Nature{}, err
 	}
+	if c.UFile != "" {
+		return apart{cluster{c, p}}, verbs.Nature{Interval: p.Interval}, nil
+	}
 	return cluster{c, p}, verbs.Nature{SharedDirectory: c.mount(), There: outputThere, Interval: p.Interval}, nil
+}
+
+// Close implements platforms.Platform: output that is being fetched is left to whoever
+// polls next.
+func (p *platform) Close() error {
+	p.close()
+	return p.Platform.Close()
+}
+
+// Prepare implements platforms.Platform. What went with a clean-up comes back from the
+// archive that was packed at first.
+func (p *platform) Prepare(ctx context.Context, bundle platforms.Bundle) (platforms.Workspace, error) {
+	c, err := p.client(ctx, "prepare")
+	if err != nil || c.UFile == "" || bundle.Again == nil {
+		return p.again(ctx, bundle, err)
+	}
+	var in input
+	if err := json.Unmarshal(bundle.Again.Data, &in); err != nil {
+		return platforms.Workspace{}, platforms.Errorf(platforms.Invalid, "prepare", "the experiment's code: %w", err)
+	}
+	again := *bundle.Again
+	again.Data, err = apart{cluster{c, p}}.upload(ctx, in.Hash)
+	return again, err
+}
+
+func (p *platform) again(ctx context.Context, bundle platforms.Bundle, err error) (platforms.Workspace, error) {
+	if err != nil {
+		return platforms.Workspace{}, err
+	}
+	return p.Platform.Prepare(ctx, bundle)
 }
 
 // client has the section's keys of now.
@@ -125,19 +198,34 @@ func (p *platform) Try(ctx context.Context) ([]platforms.HostState, error) {
 		return nil, err
 	}
 	state := platforms.HostState{Name: "UAI-Train in " + c.Zone}
+	through := c.UFile
+	if c.UFile == "" {
+		through = c.mount()
+	}
 	found, err := c.offer(ctx, "try", &p.known)
 	if err == nil {
 		state.Text = fmt.Sprintf("has %s at a unit price of %d.%02d CNY, for %d to %d hours; code, logs and metrics go through %s",
-			c.nodes(), found.price/100, found.price%100, found.least, found.most, c.mount())
+			c.nodes(), found.price/100, found.price%100, found.least, found.most, through)
 		_, err = c.jobs(ctx, "try")
+	}
+	if err == nil && c.UFile != "" {
+		_, err = bucket{c}.list(ctx, "try", c.key(directory(c.UFile)+root+"/none"))
 	}
 	if err != nil && !errors.As(err, &state.Faults) {
 		state.Problems = append(state.Problems, problem(err))
 	}
-	if err := rundir.MakeDirectory(c.mount()); err != nil {
+	if err := c.mounted(); err != nil {
 		state.Problems = append(state.Problems, trial.Reason{Code: "shared-directory", Text: err.Error()})
 	}
 	return []platforms.HostState{state}, nil
+}
+
+// mounted makes sure that the directory of ours can be written to, where there is one.
+func (s settings) mounted() error {
+	if s.UFS == "" {
+		return nil
+	}
+	return rundir.MakeDirectory(s.mount())
 }
 
 // problem is what keeps trials from running, or the service from being asked.

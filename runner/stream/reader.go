@@ -185,3 +185,14 @@ func (r *Reader) next() (records []metrics.Record) {
 	}
 	return records
 }
+
+// Output is a log without the journal's lines.
+func Output(lines []string) string {
+	var text strings.Builder
+	for _, line := range lines {
+		if !strings.Contains(line, mark) {
+			text.WriteString(line + "\n")
+		}
+	}
+	return text.String()
+}

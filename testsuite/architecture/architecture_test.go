@@ -38,7 +38,7 @@ var rooms = map[string][]string{
 	"platforms/internal/jobs":       {"platforms", "platforms/internal/verbs", "runner/rundir", "runner/mailbox", "trial"},
 	"platforms/dlc":                 {"platforms", "platforms/internal/jobs", "platforms/internal/service", "platforms/internal/verbs", "runner/rundir", "trial"},
 	"platforms/dlts":                {"platforms", "platforms/internal/jobs", "platforms/internal/service", "platforms/internal/verbs", "runner/rundir", "trial"},
-	"platforms/uaitrain":            {"platforms", "platforms/internal/service", "platforms/internal/verbs", "runner/rundir", "trial"},
+	"platforms/uaitrain":            {"platforms", "platforms/internal/archives", "platforms/internal/service", "platforms/internal/verbs", "runner/rundir", "runner/stream", "trial", "metrics", "codedir"},
 	"platforms/internal/verbs":      {"platforms", "runner/rundir", "trial", "metrics", "codedir"},
 	"platforms/adl":                 {"platforms", "platforms/internal/kube"},
 	"platforms/frameworkcontroller": {"platforms", "platforms/internal/kube"},
@@ -80,6 +80,7 @@ var outside = map[string][]string{
 	"k8s.io/client-go":                 {"platforms/internal/kube"},
 	"github.com/alibabacloud-go/":      {"platforms/dlc"},
 	"github.com/ucloud/":               {"platforms/uaitrain"},
+	"github.com/ufilesdk-dev/":         {"platforms/uaitrain"},
 	"github.com/NVIDIA/go-nvml":        {"gpu/nvml"},
 }
 

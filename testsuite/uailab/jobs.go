@@ -2,11 +2,15 @@ package uailab
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -18,6 +22,8 @@ type job struct {
 	processes                                      []*os.Process
 	left                                           int // processes that have not ended
 	failed, stopped                                bool
+	work                                           string // holds copies, of a job on UFile
+	log                                            lines
 }
 
 // add keeps a job. The mutex is held, as in all that follow.
@@ -52,9 +58,16 @@ exec python3 "$@" --work_dir=/data --data_dir=/data/data --output_dir=/data/outp
 func (s *Service) start(one *job) {
 	one.status, one.started = "Doing", s.now()
 	var commands []*exec.Cmd
+	input, output, err := s.places(one)
+	if err != nil {
+		one.status, one.ended = "Error", s.now()
+		s.t.Logf("a job's input cannot be copied: %v", err)
+		return
+	}
 	for _, role := range one.roles() {
-		command := exec.Command("/bin/sh", append([]string{"-c", mounted, "sh", s.directory(one.input), s.directory(one.output)}, strings.Fields(one.command)...)...)
+		command := exec.Command("/bin/sh", append([]string{"-c", mounted, "sh", input, output}, strings.Fields(one.command)...)...)
 		command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Cloneflags: syscall.CLONE_NEWNS}
+		command.Stdout, command.Stderr = &one.log, &one.log
 		command.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=/root"}, role...)
 		if err := command.Start(); err != nil {
 			s.t.Logf("a job's process cannot be started: %v", err)
@@ -77,6 +90,74 @@ func (s *Service) directory(path string) string {
 		s.t.Logf("a directory of the UFS cannot be made: %v", err)
 	}
 	return at
+}
+
+// places are the directories that a job finds at /data/data and /data/output.
+func (s *Service) places(one *job) (input, output string, err error) {
+	if strings.HasPrefix(one.output, UFS) {
+		return s.directory(one.input), s.directory(one.output), nil
+	}
+	if one.work, err = os.MkdirTemp("", "uailab-job-"); err != nil {
+		return "", "", err
+	}
+	s.t.Cleanup(func() { _ = os.RemoveAll(one.work) })
+	input, output = filepath.Join(one.work, "data"), filepath.Join(one.work, "output")
+	err = errors.Join(os.Mkdir(input, 0o755), os.Mkdir(output, 0o755), copyPlain(s.object(one.input), input))
+	return input, output, err
+}
+
+// object is the place of an object, or of a directory of them, in the bucket.
+func (s *Service) object(path string) string {
+	return filepath.Join(s.Objects, strings.TrimPrefix(path, Bucket))
+}
+
+// upload brings what a job on UFile left into the bucket.
+func (s *Service) upload(one *job) error {
+	if one.work == "" {
+		return nil
+	}
+	return copyPlain(filepath.Join(one.work, "output"), s.object(one.output))
+}
+
+// copyPlain copies a tree as a bucket keeps it: files, without modes or links.
+func copyPlain(from, to string) error {
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		below, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		content, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer content.Close()
+		return receive(filepath.Join(to, below), content)
+	})
+}
+
+// lines is what a job printed.
+type lines struct {
+	mutex sync.Mutex
+	text  []byte
+}
+
+func (l *lines) Write(text []byte) (int, error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.text = append(l.text, text...)
+	return len(text), nil
+}
+
+// last are the last whole lines.
+func (l *lines) last(most int) []string {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	all := strings.Split(string(l.text), "\n")
+	all = all[:len(all)-1]
+	return all[max(0, len(all)-most):]
 }
 
 // roles are the environments of a job's processes, the first one's exit code is the job's.
@@ -119,6 +200,11 @@ func (s *Service) await(one *job, command *exec.Cmd, first bool) {
 	if one.left > 0 {
 		return
 	}
+	one.status = "Stopping"
+	s.mutex.Unlock()
+	failed := s.upload(one)
+	s.mutex.Lock()
+	one.failed = one.failed || failed != nil
 	one.status, one.ended, one.processes = "Done", s.now(), nil
 	switch {
 	case one.stopped:

@@ -142,7 +142,7 @@ func (s *Service) act(action string, form url.Values) answer {
 	}
 	for _, one := range s.jobs {
 		if one.id == form.Get("TrainJobId") && one.status != "Deleted" {
-			return s.one(action, one)
+			return s.one(action, one, form)
 		}
 	}
 	if form.Has("TrainJobId") {
@@ -167,16 +167,20 @@ func items(of map[string]int, id, name string) answer {
 	return answer{"DataItem": found}
 }
 
-func (s *Service) one(action string, one *job) answer {
+func (s *Service) one(action string, one *job, form url.Values) answer {
 	switch action {
 	case "StopUAITrainJob":
 		return s.stop(one)
 	case "RemoveUAITrainJob":
-		if one.left > 0 || one.status == "Waiting" {
+		if !slices.Contains([]string{"Done", "Stopped", "Error"}, one.status) {
 			return refuse(8014, "job "+one.id+" is "+one.status)
 		}
 		s.jobs = slices.DeleteFunc(s.jobs, func(other *job) bool { return other == one })
 		return answer{}
+	case "GetUAITrainRunningLogTopicList":
+		return answer{"DataSet": []answer{{"TopicId": one.id + "-0"}}}
+	case "GetUAITrainRunningLog":
+		return s.log(one, form.Get("LogTopicId"))
 	case "GetUAITrainTensorboardUrl":
 		if one.status != "Doing" {
 			return refuse(8015, "job "+one.id+" is "+one.status)
@@ -184,6 +188,21 @@ func (s *Service) one(action string, one *job) answer {
 		return answer{"TensorboardUrl": s.board(one)}
 	}
 	return refuse(161, "Action "+action+" not found")
+}
+
+// log is the end of what a job printed: its last 50 lines once it is over.
+func (s *Service) log(one *job, topic string) answer {
+	if topic != one.id+"-0" {
+		return refuse(8016, "topic "+topic+" not found")
+	}
+	most := s.LogLines
+	if most == 0 {
+		most = 200
+	}
+	if one.left == 0 {
+		most = 50
+	}
+	return answer{"RunningLog": one.log.last(most)}
 }
 
 // wrong is what is wrong with a request for a job, empty where nothing is.
@@ -201,8 +220,8 @@ func wrong(form url.Values) string {
 		"TrainWorkAmount": distributed && (nodes < nodeRange["Min"].(int) || nodes > nodeRange["Max"].(int)) || !distributed && nodes != 1,
 		"DistAIFrame":     distributed && number("DistAIFrame") != frameworks["tensorflow"] && number("DistAIFrame") != frameworks["mxnet"],
 		"MaxExecuteTime":  number("MaxExecuteTime") < timeRange["Min"].(int) || number("MaxExecuteTime") > timeRange["Max"].(int),
-		"DataUfilePath":   number("InputDataBackendId") != backends["UFS"] || !strings.HasPrefix(form.Get("DataUfilePath"), UFS),
-		"OutputUfilePath": number("OutputDataBackendId") != backends["UFS"] || !strings.HasPrefix(form.Get("OutputUfilePath"), UFS),
+		"DataUfilePath":   !fits(form.Get("DataUfilePath"), number("InputDataBackendId"), distributed),
+		"OutputUfilePath": !fits(form.Get("OutputUfilePath"), number("OutputDataBackendId"), distributed),
 		"DockerCmd":       !strings.HasSuffix(strings.Fields(form.Get("DockerCmd"))[0], ".py"),
 	} {
 		if bad {
@@ -210,6 +229,17 @@ func wrong(form url.Values) string {
 		}
 	}
 	return ""
+}
+
+// fits tells whether a path is one of a backend that jobs of that mode may use.
+func fits(path string, backend int, distributed bool) bool {
+	switch backend {
+	case backends["UFS"]:
+		return strings.HasPrefix(path, UFS)
+	case backends["UFile"]:
+		return strings.HasPrefix(path, Bucket+"/") && strings.HasSuffix(path, "/") && !distributed
+	}
+	return false
 }
 
 func (s *Service) create(form url.Values) answer {

@@ -1,9 +1,10 @@
-// Package uailab stands in for UCloud's UAI-Train and its UFS: a real listener that keeps
-// jobs, computes every request's signature by itself, and runs the command of each job as
-// processes of this machine, each of which finds the UFS at /data/data and /data/output
-// in a mount namespace of its own. It also has the faults that networks and services have.
-// What it answers is what UCloud's own SDK expects; no real service was at hand to compare
-// it with. It needs root.
+// Package uailab stands in for UCloud's UAI-Train, UFS and UFile: real listeners that keep
+// jobs and objects, compute every request's signature by themselves, and run the command
+// of each job as processes of this machine, each of which finds what it reads and writes at
+// /data/data and /data/output in a mount namespace of its own: the UFS itself, or copies
+// from the bucket, into which the output goes once the job is over. They also have the
+// faults that networks and services have. What they answer is what UCloud's own SDKs
+// expect; no real service was at hand to compare it with. It needs root.
 package uailab
 
 import (
@@ -39,6 +40,11 @@ type Service struct {
 	URL string
 	// Here is where its UFS is mounted on this machine.
 	Here string
+	// Address is that of its bucket of UFile, and Objects
+	// the directory of this machine that holds it.
+	Address, Objects string
+	// LogLines is how many lines a job's log keeps while it runs; 0: 200.
+	LogLines int
 	// Slots is how many jobs run at a time; others wait. 0: any number.
 	Slots int
 	// Limit is how many calls it takes in a second before it refuses; 0: any number.
@@ -67,12 +73,16 @@ func New(t testing.TB) *Service {
 	}
 	directory, err := os.MkdirTemp("", "uailab-")
 	require.NoError(t, err)
-	s := &Service{Here: filepath.Join(directory, "ufs"), t: t, secret: PrivateKey, calls: map[string]int{}}
+	s := &Service{Here: filepath.Join(directory, "ufs"), Objects: filepath.Join(directory, "objects"), t: t, secret: PrivateKey, calls: map[string]int{}}
 	require.NoError(t, os.Mkdir(s.Here, 0o755))
+	require.NoError(t, os.Mkdir(s.Objects, 0o755))
 	require.NoError(t, os.MkdirAll("/data", 0o755)) // where jobs have their mounts
 	server := httptest.NewServer(http.HandlerFunc(s.serve))
-	s.URL = server.URL
+	files := httptest.NewServer(http.HandlerFunc(s.serveFiles))
+	s.URL, s.Address = server.URL, files.URL
 	t.Cleanup(func() {
+		files.CloseClientConnections()
+		files.Close()
 		server.CloseClientConnections()
 		server.Close()
 		s.Lose()

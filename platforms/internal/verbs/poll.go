@@ -182,6 +182,9 @@ func (l *look) hear(told Report) error {
 	if l.report.Started.IsZero() {
 		l.report.Started = told.Started
 	}
+	if !l.Shared {
+		l.report.Output = told.Output
+	}
 	if wrong := told.wrongRecords(); wrong != "" && !l.Shared {
 		l.report.Phase, l.report.Reason = platforms.Unreachable, trial.Reason{Code: "wrong-records", Text: wrong}
 		return nil
@@ -269,8 +272,12 @@ func (l *look) ended(told Report) error {
 	if told.Exit == nil {
 		l.report.Exit = &trial.Exit{Code: 1, Text: "the platform did not say how it ended"}
 	}
-	if told.Exit != nil && told.Exit.Code == 0 {
+	if l.report.Exit.Code == 0 {
 		l.report.Intent = nil // it ended by itself
+	}
+	if l.report.Intent != nil && l.report.Exit.Outside { // it was ours, by way of the service
+		exit := *l.report.Exit
+		exit.Outside, l.report.Exit = false, &exit
 	}
 	return nil
 }
@@ -514,9 +521,22 @@ func (p *Platform) Remove(ctx context.Context) error {
 	}
 	if d.shared() {
 		err = rundir.RemoveTree(d.home(p.section.Experiment))
+	} else {
+		err = p.removeApart()
 	}
 	if err == nil {
 		err = os.RemoveAll(p.register.Folder(p.section.Experiment))
 	}
 	return fileFault("remove", err)
+}
+
+// removeApart removes what is on this machine of runs that have no shared directory.
+func (p *Platform) removeApart() error {
+	all, err := p.register.List(p.section.Experiment)
+	for _, known := range all {
+		if !known.Shared {
+			err = errors.Join(err, rundir.RemoveTree(known.Directory))
+		}
+	}
+	return err
 }

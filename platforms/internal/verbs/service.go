@@ -71,6 +71,9 @@ type Job struct {
 	Parameters    trial.Parameters  `json:"parameters"`
 	Variables     map[string]string `json:"variables"` // the trial's, but for those that name directories
 	Grace         float64           `json:"grace"`     // seconds between TERM and KILL
+	// LogLimit and TrialModule are for services that have the runner run the trial.
+	LogLimit    int64        `json:"-"`
+	TrialModule trial.Module `json:"-"`
 }
 
 // Question asks how a run is and, without a shared directory, what it has reported
@@ -97,11 +100,14 @@ type Report struct {
 	Host   string `json:"host"`
 	URL    string `json:"url"`
 	// TensorBoard is where people see that of the run; empty where there is none.
-	TensorBoard string          `json:"tensorBoard"`
-	Started     time.Time       `json:"started"`
-	Ended       time.Time       `json:"ended"`
-	Exit        *trial.Exit     `json:"exit"`
-	Data        json.RawMessage `json:"data"` // the run's from now on; null: as it was
+	TensorBoard string `json:"tensorBoard"`
+	// Output is the directory of this machine that has what the run left; empty where
+	// there is none.
+	Output  string          `json:"-"`
+	Started time.Time       `json:"started"`
+	Ended   time.Time       `json:"ended"`
+	Exit    *trial.Exit     `json:"exit"`
+	Data    json.RawMessage `json:"data"` // the run's from now on; null: as it was
 	// Records follow the question's After; Next is the cursor after them. The records
 	// of one that has exited are all there, unless More says that there are others.
 	Records []metrics.Record `json:"records"`

@@ -233,6 +233,7 @@ func (p *Platform) job(a attempt, from platforms.Job) *Job {
 	return &Job{
 		CodeDirectory: from.Workspace.Directory, Workspace: nullable(from.Workspace.Data), Command: from.Command,
 		Parameter: string(from.Parameter), Parameters: from.Parameters, Variables: variables, Grace: from.Grace.Seconds(),
+		LogLimit: from.LogLimit, TrialModule: from.TrialModule,
 	}
 }
 
