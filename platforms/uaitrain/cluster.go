@@ -22,7 +22,7 @@ const (
 	// tidyAfter is how long a job is kept that is over and nobody asks about any more,
 	// and tidied how many go with one poll.
 	tidyAfter = 10 * time.Minute
-	tidied    = 5
+	tidied    = 3
 	// endPatience is what jobs have to be over once their experiment is.
 	endPatience = 20 * time.Second
 )
@@ -72,6 +72,9 @@ func (c cluster) submit(ctx context.Context, wanted verbs.Submission, late time.
 	from, err := c.offer(ctx, "submit", &c.known)
 	if err != nil {
 		return nil, coded(err)
+	}
+	if err := c.made.Take("submit"); err != nil {
+		return nil, err
 	}
 	of, err := ready()
 	if err == nil {
@@ -231,20 +234,20 @@ func (m *memory) settled(id string, now time.Time) bool {
 
 // Cancel implements verbs.Service. What runs ends by itself, unless it is forced.
 func (c cluster) Cancel(ctx context.Context, wanted verbs.Cancellation) error {
-	all, err := c.jobs(ctx, "cancel")
-	if err != nil {
+	one, err := c.lookUp(ctx, wanted.Run)
+	if err != nil || one == nil || one.over() || one.phase() == verbs.Running && !wanted.Force {
 		return err
 	}
-	one := c.chosen(ctx, all)[wanted.Name]
-	if id := jobOf(wanted.Run); one == nil && id != "" {
-		if one, err = c.find(ctx, "cancel", id); err != nil {
-			return err
-		}
-	}
-	if one == nil || one.over() || one.phase() == verbs.Running && !wanted.Force {
-		return nil
-	}
 	return c.stop(ctx, "cancel", one.ID)
+}
+
+// lookUp finds the job of a run, by its id where that is known; nil where there is none.
+func (c cluster) lookUp(ctx context.Context, run verbs.Run) (*job, error) {
+	if id := jobOf(run); id != "" {
+		return c.find(ctx, "cancel", id)
+	}
+	all, err := c.jobs(ctx, "cancel")
+	return c.chosen(ctx, all)[run.Name], err
 }
 
 func (c cluster) Prepare(context.Context, string) (json.RawMessage, error) { return nil, nil }

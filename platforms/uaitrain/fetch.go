@@ -23,7 +23,7 @@ import (
 const (
 	// logsAPoll is how many jobs' logs one poll reads, and logsEvery for how many
 	// intervals a job's log is not read again: what is left out comes with the output.
-	logsAPoll = 10
+	logsAPoll = 5
 	logsEvery = 3
 	// fetchPatience is what a poll waits for output that is small.
 	fetchPatience = 2 * time.Second
@@ -59,7 +59,10 @@ func (f *fetching) add(done, total int64) {
 // fetch brings what a job left into its run's directory, beside the polls, and says how
 // far that is; and once it is done, how the run ended.
 func (a apart) fetch(question verbs.Question, one job, told verbs.Report, now *turn) (verbs.Report, error) {
-	f := a.memory.fetching(question.Name, func(f *fetching) { go a.bring(f, question.Run, one) })
+	if known, err := fetched(question); err == nil && known != nil { // another asked about it just now
+		return *known, nil
+	}
+	f := a.memory.fetching(question.Name, func(f *fetching) { a.fetches.Go(func() { a.bring(f, question.Run, one) }) })
 	select {
 	case <-f.over:
 	case <-time.After(time.Until(now.until)):
@@ -195,20 +198,32 @@ func number(cursor string) int64 {
 }
 
 // log is the log of a job, as much of it as the service still has.
-func (c *client) log(ctx context.Context, verb, id string) ([]string, error) {
-	var topics struct{ DataSet []struct{ TopicId string } }
-	if err := c.call(ctx, verb, "GetUAITrainRunningLogTopicList", map[string]any{"TrainJobId": id}, &topics); err != nil {
-		return nil, err
+func (a apart) log(ctx context.Context, verb, id string) (lines []string, err error) {
+	topics := a.memory.topicsOf(id)
+	if len(topics) == 0 {
+		if topics, err = a.topics(ctx, verb, id); err != nil {
+			return nil, err
+		}
 	}
-	var lines []string
-	for _, topic := range topics.DataSet {
+	for _, topic := range topics {
 		var told struct{ RunningLog []string }
-		if err := c.call(ctx, verb, "GetUAITrainRunningLog", map[string]any{"TrainJobId": id, "LogTopicId": topic.TopicId}, &told); err != nil {
+		if err := a.call(ctx, verb, "GetUAITrainRunningLog", map[string]any{"TrainJobId": id, "LogTopicId": topic}, &told); err != nil {
 			return nil, err
 		}
 		lines = append(lines, told.RunningLog...)
 	}
 	return lines, nil
+}
+
+// topics are the names of a job's logs.
+func (a apart) topics(ctx context.Context, verb, id string) (names []string, err error) {
+	var told struct{ DataSet []struct{ TopicId string } }
+	err = a.call(ctx, verb, "GetUAITrainRunningLogTopicList", map[string]any{"TrainJobId": id}, &told)
+	for _, topic := range told.DataSet {
+		names = append(names, topic.TopicId)
+	}
+	a.memory.knowTopics(id, names)
+	return names, err
 }
 
 // logged is what the log of a job has of its run's records after the cursor. What it does

@@ -32,6 +32,8 @@ const (
 	// callsAMinute is how many calls are made at most. UCloud tells no number: this is
 	// far from what its console makes.
 	callsAMinute = 120
+	// jobsShare is the part of them that asks for jobs: the others have to be watched.
+	jobsShare = 2
 	// outputThere is where jobs find their output, for ever.
 	outputThere = "/data/output"
 	inputThere  = "/data/data"
@@ -53,6 +55,7 @@ type kind struct {
 	runs  *verbs.Kind
 	http  *http.Client
 	calls *service.Limit
+	made  *service.Limit // jobs
 }
 
 // platform is one section.
@@ -65,6 +68,7 @@ type platform struct {
 	open    context.Context // until Close
 	close   func()
 	slots   chan struct{} // for fetches
+	fetches sync.WaitGroup
 }
 
 // memory spares calls. Without it everything is found again.
@@ -72,7 +76,9 @@ type memory struct {
 	mutex sync.Mutex
 	over  map[string]time.Time // when jobs were first seen to be over
 	logs  map[string]time.Time // when jobs' logs were read
+	topic map[string][]string  // of jobs' logs
 	runs  map[string]*fetching // by the names of runs
+	ended bool                 // nothing is begun any more
 }
 
 // fetching returns how far the output of a run is, and begins to bring it where nobody
@@ -80,17 +86,43 @@ type memory struct {
 func (m *memory) fetching(name string, begin func(*fetching)) *fetching {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	if m.runs[name] == nil {
-		m.runs[name] = &fetching{over: make(chan struct{})}
-		begin(m.runs[name])
+	if m.runs[name] != nil {
+		return m.runs[name]
 	}
-	return m.runs[name]
+	f := &fetching{over: make(chan struct{})}
+	if m.ended {
+		f.err = errors.New("the section was closed")
+		close(f.over)
+		return f
+	}
+	m.runs[name] = f
+	begin(f)
+	return f
+}
+
+// end has nothing begun any more.
+func (m *memory) end() {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.ended = true
 }
 
 func (m *memory) fetched(name string) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	delete(m.runs, name)
+}
+
+func (m *memory) topicsOf(id string) []string {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return m.topic[id]
+}
+
+func (m *memory) knowTopics(id string, names []string) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.topic[id] = names
 }
 
 // readsLog tells whether it is time to read a job's log, and takes it that it is read
@@ -121,6 +153,8 @@ func New(options Options) platforms.Kind {
 		http:    &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()},
 		calls: &service.Limit{Calls: options.CallsAMinute, Span: time.Minute,
 			Of: fmt.Sprintf("UAI-Train is asked at most %d times a minute", options.CallsAMinute)},
+		made: &service.Limit{Calls: max(1, options.CallsAMinute/jobsShare), Span: time.Minute,
+			Of: fmt.Sprintf("UAI-Train is asked for at most %d jobs a minute", max(1, options.CallsAMinute/jobsShare))},
 	}
 	traits := shared.runs.Traits()
 	traits.TriedFirst = true
@@ -129,7 +163,7 @@ func New(options Options) platforms.Kind {
 
 func (k *kind) open(section platforms.Section) platforms.Platform {
 	p := &platform{kind: k, section: section, slots: make(chan struct{}, fetchesAtOnce),
-		memory: memory{over: map[string]time.Time{}, logs: map[string]time.Time{}, runs: map[string]*fetching{}}}
+		memory: memory{over: map[string]time.Time{}, logs: map[string]time.Time{}, topic: map[string][]string{}, runs: map[string]*fetching{}}}
 	p.open, p.close = context.WithCancel(context.Background())
 	p.Platform = k.runs.Open(section, p.service)
 	return p
@@ -151,6 +185,8 @@ func (p *platform) service(ctx context.Context, verb string) (verbs.Service, ver
 // polls next.
 func (p *platform) Close() error {
 	p.close()
+	p.memory.end()
+	p.fetches.Wait()
 	return p.Platform.Close()
 }
 

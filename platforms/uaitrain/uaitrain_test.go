@@ -84,8 +84,10 @@ func open(t *testing.T, more map[string]any) *opened {
 }
 
 // again opens the section as another process would.
-func (o *opened) again() platforms.Platform {
-	return kind(o.state).Open(platforms.Section{
+func (o *opened) again() platforms.Platform { return o.of(kind(o.state)) }
+
+func (o *opened) of(kind platforms.Kind) platforms.Platform {
+	return kind.Open(platforms.Section{
 		Platform: uaitrain.Name, Experiment: "abcdefgh", Resolve: func(context.Context) (json.RawMessage, error) { return o.section, nil },
 	})
 }

@@ -47,8 +47,9 @@ type Service struct {
 	LogLines int
 	// Slots is how many jobs run at a time; others wait. 0: any number.
 	Slots int
-	// Limit is how many calls it takes in a second before it refuses; 0: any number.
+	// Limit is how many calls it takes in any Span before it refuses; 0: any number.
 	Limit int
+	Span  time.Duration
 	// Clock is by how much its clock is ahead of this machine's.
 	Clock time.Duration
 
@@ -183,7 +184,7 @@ func (s *Service) meet(action string) Fault {
 	defer s.mutex.Unlock()
 	s.calls[action]++
 	now := time.Now()
-	s.window = slices.DeleteFunc(append(s.window, now), func(at time.Time) bool { return now.Sub(at) >= time.Second })
+	s.window = slices.DeleteFunc(append(s.window, now), func(at time.Time) bool { return now.Sub(at) >= s.Span })
 	if s.Limit > 0 && len(s.window) > s.Limit {
 		s.refused++
 		return Fault{Status: http.StatusTooManyRequests, RetryAfter: "1"}
