@@ -38,9 +38,12 @@ type GPU struct {
 	Processes   []Process `json:"processes,omitempty"`   // that compute on it
 	// Unknown says why nobody can tell what runs on it; empty where it is known.
 	Unknown string `json:"unknown,omitempty"`
-	Failed  string `json:"failed,omitempty"`  // why it cannot be used at all
-	Parent  string `json:"parent,omitempty"`  // UUID of the GPU that a MIG device is part of
-	Divided bool   `json:"divided,omitempty"` // MIG is on: only its devices can be given away
+	// Requested is who has asked a cluster for a GPU and got one, where that does not say
+	// which one; empty: nobody, or this machine knows better.
+	Requested string `json:"requested,omitempty"`
+	Failed    string `json:"failed,omitempty"`  // why it cannot be used at all
+	Parent    string `json:"parent,omitempty"`  // UUID of the GPU that a MIG device is part of
+	Divided   bool   `json:"divided,omitempty"` // MIG is on: only its devices can be given away
 }
 
 // Process is one that computes on a GPU.
@@ -135,4 +138,6 @@ type Host struct {
 	Inventory Inventory `json:"inventory"`       // with all processes
 	Leases    []Lease   `json:"leases"`          // those that count
 	Fault     string    `json:"fault,omitempty"` // why nothing is known of it
+	// Elastic says that it is one of a cluster, which may get others.
+	Elastic bool `json:"elastic,omitempty"`
 }

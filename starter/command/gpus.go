@@ -16,7 +16,9 @@ import (
 
 const gpusHelp = `gpus shows every GPU of this host, and of the hosts that active experiments run on:
 who has it, by the ledger that all users and experiments of a host share, and who
-else computes on it. Below stand the trials that wait for a GPU, and why.`
+else computes on it. Of a cluster's nodes it shows how many of their GPUs are requested,
+and by whom: which of them a pod has a cluster does not say. Below stand the trials that
+wait for a GPU, and why.`
 
 func (w World) gpusCommand() *cobra.Command {
 	var as *format
@@ -116,6 +118,9 @@ func who(g gpu.GPU, host gpu.Host) string {
 		return "divided by MIG"
 	}
 	var words []string
+	if g.Requested != "" {
+		words = append(words, g.Requested)
+	}
 	for _, lease := range gpu.On(g.UUID, host.Leases) {
 		words = append(words, lease.Holder())
 	}
@@ -152,12 +157,12 @@ func (w World) checkGPUs(ctx context.Context, config experiment.Experiment) erro
 }
 
 // fitsSomewhere is nil where a host could run such a trial, or might, since it
-// cannot be asked at present.
+// cannot be asked at present or may be joined by another one.
 func fitsSomewhere(count int, hosts []gpu.Host) error {
 	var faults []error
 	for _, host := range hosts {
 		var err error
-		if host.Fault == "" {
+		if host.Fault == "" && !host.Elastic {
 			err = gpu.Request{Count: count, Indices: host.Indices}.Fits(host.Inventory)
 		}
 		if err == nil {

@@ -44,7 +44,7 @@ var rooms = map[string][]string{
 	"platforms/frameworkcontroller": {"platforms", "platforms/internal/kube"},
 	"platforms/kubeflow":            {"platforms", "platforms/internal/kube"},
 	"platforms/kubernetes":          {"platforms", "platforms/internal/kube"},
-	"platforms/internal/kube":       {"platforms", "platforms/internal/archives", "runner/rundir", "runner/stream", "trial", "metrics", "codedir"},
+	"platforms/internal/kube":       {"platforms", "platforms/internal/archives", "runner/rundir", "runner/stream", "gpu", "trial", "metrics", "codedir"},
 	"platforms/internal/machines":   {"platforms", "machine"},
 	"platforms/internal/archives":   {"runner/rundir", "codedir"},
 	"platforms/internal/service":    {"platforms"},

@@ -26,6 +26,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -307,6 +308,15 @@ func (c *Cluster) ReturnNode(t testing.TB) {
 		node, err := c.API.Get(t.Context(), "/api/v1/nodes/"+NodeName)
 		return err == nil && Condition(node, "Ready")
 	})
+}
+
+// Advertise has the node give away some of a resource that nobody looks for, as a device
+// plugin would.
+func (c *Cluster) Advertise(t testing.TB, resource string, count int) {
+	t.Helper()
+	amount := Object{resource: strconv.Itoa(count)}
+	require.NoError(t, c.API.Apply(t.Context(), "/api/v1/nodes/"+NodeName+"/status", Object{"apiVersion": "v1", "kind": "Node",
+		"metadata": Object{"name": NodeName}, "status": Object{"capacity": amount, "allocatable": amount}}))
 }
 
 // Namespace makes a namespace that is gone, with all in it, after the test.

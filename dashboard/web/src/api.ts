@@ -61,7 +61,7 @@ export interface Timeline {
   platform: string[]; host: string[]; submit: number[]; start: number[]; end: number[]; reason: string[]
 }
 
-export interface GPU { index: number; name: string; uuid: string; memory?: number; used?: number; utilisation?: number; failed?: string; unknown?: string; processes?: { pid: number; trial?: string; name?: string; user?: string }[] | null }
+export interface GPU { index: number; name: string; uuid: string; memory?: number; used?: number; utilisation?: number; failed?: string; unknown?: string; requested?: string; processes?: { pid: number; trial?: string; name?: string; user?: string }[] | null }
 export interface GPUs {
   hosts: { host: string; fault?: string; inventory: { gpus: GPU[] | null; none?: string; source?: string }; leases: { gpu: string; experiment?: string; trial?: string; user?: string }[] | null }[] | null
   waiting: { experiment: string; trial: string; sequence: number; gpus: number; reason: Reason }[]

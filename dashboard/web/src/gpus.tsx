@@ -24,7 +24,7 @@ export function GPUsPage({ shell }: { shell: Shell }) {
           <tbody>{host.inventory.gpus.map(g => <tr key={g.uuid}><td>{g.index}</td><td>{g.name}</td>
             <td>{gibibytes(g.used)} of {gibibytes(g.memory)} GiB</td>
             <td>{g.utilisation === undefined ? '–' : <><meter min="0" max="100" value={g.utilisation} aria-label="use" /> {g.utilisation} %</>}</td>
-            <td>{g.failed ? `does not work: ${g.failed}` : [...(host.leases ?? []).filter(l => l.gpu === g.uuid).map(l => l.trial ? `trial ${l.trial} of ${l.experiment}` : l.user ?? 'somebody'),
+            <td>{g.failed ? `does not work: ${g.failed}` : [...(g.requested ? [g.requested] : []), ...(host.leases ?? []).filter(l => l.gpu === g.uuid).map(l => l.trial ? `trial ${l.trial} of ${l.experiment}` : l.user ?? 'somebody'),
               ...(g.processes ?? []).filter(p => !p.trial).map(p => `pid ${p.pid}${p.user ? ' of ' + p.user : ''}`)].join('; ') || 'free'}</td></tr>)}</tbody></table></div>}
       </Card>)}
       {!!data?.waiting.length && <Card title="Waiting for a GPU" wide><div class="scroll-x"><table><thead><tr><th>Experiment</th><th>Trial</th><th>GPUs</th><th>Why it waits</th></tr></thead>

@@ -151,7 +151,7 @@ func (r Role) resources(job platforms.Job) object {
 		}
 	}
 	if gpus := r.gpus(job); gpus != nil && *gpus > 0 {
-		wanted[cmp.Or(r.Pod.GPUResource, "nvidia.com/gpu")] = fmt.Sprint(*gpus)
+		wanted[cmp.Or(r.Pod.GPUResource, usualGPU)] = fmt.Sprint(*gpus)
 	}
 	return object{"requests": wanted, "limits": maps.Clone(wanted)}
 }
