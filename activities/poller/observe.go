@@ -102,8 +102,11 @@ func orElse(reason, other trial.Reason) trial.Reason {
 	return reason
 }
 
+// forgetPause follows the first try to have a run forgotten, and doubles with each.
+const forgetPause = 250 * time.Millisecond
+
 // forget has the platform forget a run of which everything is on record. Nobody
-// waits for it: what is not forgotten now goes when the experiment is cleaned up.
+// waits for it: what is not forgotten in time goes when the experiment is cleaned up.
 func (p *Poller) forget(ctx context.Context, s sighting) {
 	forgetting, can := Optional[platforms.WithForget](p.platform)
 	if !can {
@@ -111,9 +114,25 @@ func (p *Poller) forget(ctx context.Context, s sighting) {
 	}
 	limited, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	err := Survive(p.log.logger, "forget", func() error { return forgetting.Forget(limited, s.handle) })
+	try := func() error {
+		return Survive(p.log.logger, "forget", func() error { return forgetting.Forget(limited, s.handle) })
+	}
+	err := try()
+	for pause := forgetPause; err != nil && platforms.CodeOf(err) == platforms.Transient && passes(limited, pause); pause *= 2 {
+		err = try()
+	}
 	if err != nil && ctx.Err() == nil {
 		p.log.logger.Warn("a run is not forgotten now, but with its experiment", "attempt", s.key, "error", err)
+	}
+}
+
+// passes waits, and tells whether there is time left then.
+func passes(ctx context.Context, pause time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(pause):
+		return true
 	}
 }
 

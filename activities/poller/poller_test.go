@@ -42,6 +42,7 @@ type memory struct {
 	listed   []trial.Key // all that were asked for, in order
 	collects int
 	forgot   []trial.Key
+	absences int // of whoever forgets
 	// piggyback has journals come with reports, up to ten records at a time.
 	piggyback bool
 	largest   int // handles in one Poll
@@ -110,6 +111,9 @@ func (m *memory) journal(asked platforms.Question) *platforms.Journal {
 func (m *memory) Forget(_ context.Context, handle platforms.Handle) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.absences--; m.absences >= 0 {
+		return errors.New("nobody answers just now")
+	}
 	m.forgot = append(m.forgot, handle.Key)
 	return nil
 }
@@ -735,8 +739,9 @@ func TestWhatAPlatformLearnsOfARunIsKept(t *testing.T) {
 	require.Equal(t, learned, kept)
 }
 
-func TestARunIsForgottenOnceAllOfItIsOnRecord(t *testing.T) {
+func TestARunIsForgottenOnceAllOfItIsOnRecordThoughTheServiceIsAwayForAMoment(t *testing.T) {
 	b := newBench(t)
+	b.absences = 2
 	key, going := b.begin(), b.begin()
 	for _, k := range []trial.Key{key, going} {
 		b.submit(k)
