@@ -139,6 +139,30 @@ func TestWhatIsReportedAfterTheJournalsContainerDiedCountsAllTheSame(t *testing.
 	require.Len(t, report.Journal.Records, 2)
 }
 
+// Not in parallel with others: the kubelet answers nobody meanwhile.
+func TestATrialOnANodeThatIsNotHeardOfSaysSoAndGoesOn(t *testing.T) {
+	cluster := kube.Up(t)
+	namespace := cluster.Namespace(t)
+	p := open(t, cluster, namespace, nil)
+	handle := submit(t, p, reports("sleep 600"))
+	path := podOf(t, cluster, namespace, handle, func(pod kube.Object) bool { return runs(pod) && kube.Condition(pod, "Ready") })
+	cluster.Freeze(t, kube.Kubelet)
+	t.Cleanup(func() { cluster.Thaw(t, kube.Kubelet) })
+	pod, err := cluster.API.Get(t.Context(), path)
+	require.NoError(t, err)
+	conditions := kube.Field(pod, "status", "conditions").([]any)
+	for _, condition := range conditions { // as the controller of nodes does after most of a minute
+		if kube.Field(condition, "type") == "Ready" {
+			condition.(kube.Object)["status"], condition.(kube.Object)["lastTransitionTime"] = "False", "2026-01-02T03:04:05Z"
+		}
+	}
+	require.NoError(t, cluster.API.Patch(t.Context(), path+"/status", kube.Object{"status": kube.Object{"conditions": conditions}}))
+	report := await(t, p, handle, saying("node-silent", "node "+kube.NodeName+" has not been heard of since 2026-01-02 03:04:05 UTC"))
+	require.Equal(t, platforms.Running, report.Phase)
+	cluster.Thaw(t, kube.Kubelet)
+	await(t, p, handle, func(r platforms.Report) bool { return r.Phase == platforms.Running && r.Reason.Zero() })
+}
+
 func TestAPodThatOthersDeleteIsLostAndWhatItsOperatorMakesInsteadDoesNotCount(t *testing.T) {
 	for _, kind := range []string{"Job", "PyTorchJob"} {
 		t.Run(kind, func(t *testing.T) {

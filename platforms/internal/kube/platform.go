@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -326,8 +327,34 @@ func (s *site) supersede(ctx context.Context, key trial.Key) error {
 		if err := s.end(ctx, key, trial.Intent{Cause: trial.CauseSuperseded}); err != nil {
 			return err
 		}
+		if err := s.awaitEnd(ctx, key); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// awaitEnd waits until no replica of a run goes on that is being ended, for as long as
+// that may take. One on a node that is not heard of is not waited for.
+func (s *site) awaitEnd(ctx context.Context, key trial.Key) error {
+	for begun := time.Now(); ; {
+		own, err := s.podsOf(ctx, key)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(own, func(u unstructured.Unstructured) bool {
+			_, runs := s.replicaOf(&u)
+			pod := stateOf(&u, s.job.container)
+			return runs && pod.trial.running && pod.silent.IsZero() && time.Since(begun) < pod.grace
+		}) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(again):
+		}
+	}
 }
 
 // List implements platforms.Platform.

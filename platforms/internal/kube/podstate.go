@@ -25,6 +25,7 @@ type podState struct {
 	deleting       bool
 	unpulled       bool      // an image cannot be pulled
 	placed         time.Time // on its node
+	silent         time.Time // since when its node has not been heard of; zero: it is
 	grace          time.Duration
 	annotations    map[string]string
 }
@@ -58,9 +59,22 @@ func stateOf(u *unstructured.Unstructured, container string) *podState {
 	p.waiting, p.unpulled = p.whyWaiting(u)
 	status, _ := u.Object["status"].(object)
 	p.placed = timeOf(status, "startTime")
+	p.silent = silentSince(u)
 	seconds, _, _ := unstructured.NestedInt64(u.Object, "spec", "terminationGracePeriodSeconds")
 	p.grace = time.Duration(seconds) * time.Second
 	return p
+}
+
+// silentSince is since when the cluster has not heard of a pod's node. It calls the pod
+// unready then without a reason, and leaves its containers as they were.
+func silentSince(u *unstructured.Unstructured) time.Time {
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, each := range conditions {
+		if c, ok := each.(object); ok && c["type"] == "Ready" && c["status"] == "False" && text(c, "reason") == "" {
+			return timeOf(c, "lastTransitionTime")
+		}
+	}
+	return time.Time{}
 }
 
 func containerOf(u *unstructured.Unstructured, name string) containerState {

@@ -100,11 +100,24 @@ func (s *site) report(ctx, patience context.Context, asked platforms.Question) (
 func (s *site) explain(ctx context.Context, report *platforms.Report, run sight) {
 	begins := report.Phase == platforms.Waiting || report.Phase == platforms.Running && report.Reason.Zero()
 	switch {
+	case begins && !run.silent().Zero():
+		report.Reason = run.silent()
 	case begins && slices.Contains(run.pods, nil):
 		report.Reason = s.whyNoPod(ctx, report.Key, run)
 	case begins && (report.Reason.Zero() || report.Reason.Code == "starting"):
 		report.Reason = cmp.Or(s.othersWait(report.Key, run), report.Reason)
 	}
+}
+
+// silent names the node of a replica that has not been heard of; zero where all are.
+func (s sight) silent() trial.Reason {
+	for _, pod := range s.pods {
+		if pod != nil && pod.trial.running && !pod.gone && !pod.silent.IsZero() {
+			return trial.Reason{Code: "node-silent", Text: fmt.Sprintf("node %s has not been heard of since %s; what runs there may go on",
+				pod.node, pod.silent.UTC().Format(time.DateTime+" MST"))}
+		}
+	}
+	return trial.Reason{}
 }
 
 // othersWait says why pods beside the first replica's do not begin; zero where they do.
