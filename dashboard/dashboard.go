@@ -26,7 +26,8 @@ type Options struct {
 	// Logs opens what a run wrote, where its platform keeps that elsewhere.
 	Logs func(ctx context.Context, handle platforms.Handle, wanted platforms.Log) (io.ReadCloser, error)
 	// WebUI is a fresh link to an experiment in Temporal's Web UI, empty without one.
-	WebUI func(experiment string) string
+	WebUI     func(experiment string) string
+	Commander Commander
 	// Version is the program's.
 	Version string
 }
@@ -90,6 +91,7 @@ func (s *server) register(api huma.API) {
 	huma.Register(api, get("get-curves", "/experiments/{experiment}/curves", "What trials reported on the way, thinned out"), s.curves)
 	huma.Register(api, get("get-timeline", "/experiments/{experiment}/timeline", "Every attempt: where and when"), s.timeline)
 	huma.Register(api, get("list-gpus", "/gpus", "Every GPU, who has it, and which trials wait"), s.gpus)
+	s.registerActs(api)
 	s.registerEvents(api)
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/workflows"
 )
 
 const id = "k3v9x2ab"
@@ -46,11 +47,52 @@ func newDesk(t *testing.T) desk {
 		Logs: func(context.Context, platforms.Handle, platforms.Log) (io.ReadCloser, error) {
 			return nil, errors.New("it is gone")
 		},
-		WebUI:   func(string) string { return "" },
-		Version: "v1",
+		WebUI:     func(string) string { return "" },
+		Commander: &commander{store: store},
+		Version:   "v1",
 	}))
 	t.Cleanup(server.Close)
 	return desk{t, store, server.URL}
+}
+
+// commander writes commands into the record, as an experiment's workflow does.
+type commander struct {
+	store *record.Store
+	ended []workflows.Ending
+}
+
+func (c *commander) Send(ctx context.Context, experiment string, command trial.Command) (int64, error) {
+	event, err := c.store.Append(ctx, experiment, record.CommandEvent(command))
+	var rejected *record.RejectedError
+	if errors.As(err, &rejected) {
+		return 0, &dashboard.RefusedError{Text: rejected.Text}
+	}
+	return event.Number, err
+}
+
+func (c *commander) End(_ context.Context, _ string, sequence int, ending workflows.Ending) error {
+	if sequence > 0 {
+		return workflows.ErrNotDriven
+	}
+	c.ended = append(c.ended, ending)
+	return nil
+}
+
+// post sends a wish.
+func (d desk) post(path, body string, headers ...string) (int, string) {
+	d.Helper()
+	request, err := http.NewRequestWithContext(d.Context(), http.MethodPost, d.address+"/api/v1"+path, strings.NewReader(body))
+	require.NoError(d, err)
+	request.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(d, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(d, err)
+	return answer.StatusCode, string(text)
 }
 
 func noGPUs(context.Context, string, experiment.Platform) ([]gpu.Host, error) { return nil, nil }
@@ -341,4 +383,49 @@ func TestTheDocumentOfTheAPINamesEveryRouteAndIsServed(t *testing.T) {
 	text, err := dashboard.OpenAPI("v1")
 	require.NoError(t, err)
 	require.Contains(t, string(text), "operationId: list-trials")
+}
+
+func TestACommandWithTheSameKeyActsOnceAndSaysWhatDoesTheSame(t *testing.T) {
+	d := newDesk(t)
+	d.accept(id, 0)
+	path := "/experiments/" + id + "/commands"
+	for range 3 {
+		code, body := d.post(path, `{"name": "set-concurrency", "value": 7}`, "Idempotency-Key", "mine-1")
+		require.Equal(t, http.StatusOK, code, body)
+		require.JSONEq(t, `{"event": 2, "command": "starter update concurrency `+id+` 7"}`, body)
+	}
+	e, err := d.Experiment(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, 7, e.Concurrency)
+	require.EqualValues(t, 2, e.LastEvent)
+	code, body := d.post(path, `{"name": "add-trial", "value": {"lr": 0.5}}`)
+	require.Equal(t, http.StatusOK, code, body)
+	require.Contains(t, body, `starter trials add `+id+` '{\"lr\": 0.5}'`)
+}
+
+func TestAWishThatMakesNoSenseIsRefusedWithTheReason(t *testing.T) {
+	d := newDesk(t)
+	d.accept(id, 2)
+	commands, end := "/experiments/"+id+"/commands", "/experiments/"+id+"/trials/%d/end"
+	for _, wish := range []struct {
+		path, body string
+		code       int
+		says       string
+	}{
+		{commands, `{"name": "set-concurrency", "value": -1}`, http.StatusConflict, "concurrency"},
+		{commands, `{"name": "add-trial", "value": {"lr": 7}}`, http.StatusUnprocessableEntity, "lr"},
+		{commands, `{"name": "accept", "value": {}}`, http.StatusUnprocessableEntity, "body.name"},
+		{commands, `{"name": "pause"`, http.StatusBadRequest, "unexpected end"},
+		{commands, `{"name": "pause", "value": "` + strings.Repeat("x", 2<<20) + `"}`, http.StatusRequestEntityTooLarge, "limit"},
+		{"/experiments/nothere1/commands", `{"name": "pause"}`, http.StatusNotFound, "nothere1"},
+		{fmt.Sprintf(end, 1), `{"how": "kill"}`, http.StatusConflict, "nobody drives"},
+		{fmt.Sprintf(end, 0), `{"how": "politely"}`, http.StatusUnprocessableEntity, "body.how"},
+	} {
+		code, body := d.post(wish.path, wish.body)
+		require.Equal(t, wish.code, code, "%.80s: %s", wish.body, body)
+		require.Contains(t, body, wish.says)
+	}
+	code, body := d.post(fmt.Sprintf(end, 0), `{"how": "early-stop"}`)
+	require.Equal(t, http.StatusOK, code, body)
+	require.Contains(t, body, "starter kill "+id+" 0 --early-stop")
 }

@@ -20,6 +20,8 @@ import (
 	"github.com/perennial-ml/perennial/starter/command"
 	"github.com/perennial-ml/perennial/starter/host"
 	"github.com/perennial-ml/perennial/trial"
+	"github.com/perennial-ml/perennial/workflows"
+	"go.temporal.io/sdk/temporal"
 )
 
 // dashboardServer serves the dashboard beside everything else that a host does; it does
@@ -83,12 +85,51 @@ func (d *dashboardServer) visited() bool {
 func (e *engine) shown(store *record.Store) dashboard.Options {
 	registry := e.registry("")
 	return dashboard.Options{
-		Reader:  views.Reader{Store: store, Idle: e.idle},
-		GPUs:    views.GPUHosts{Of: e.GPUs, RunsHere: func(platform string) bool { return registry[platform].Traits.RunsHere }},
-		Logs:    e.Logs,
-		WebUI:   e.workflowPage,
-		Version: command.Version,
+		Reader:    views.Reader{Store: store, Idle: e.idle},
+		GPUs:      views.GPUHosts{Of: e.GPUs, RunsHere: func(platform string) bool { return registry[platform].Traits.RunsHere }},
+		Logs:      e.Logs,
+		WebUI:     e.workflowPage,
+		Commander: commander{e},
+		Version:   command.Version,
 	}
+}
+
+// commander is dashboard.Commander by a client of this host's Temporal.
+type commander struct{ *engine }
+
+// Send implements dashboard.Commander.
+func (c commander) Send(ctx context.Context, experiment string, wish trial.Command) (number int64, err error) {
+	err = c.ask(ctx, func(client command.Client) (err error) {
+		number, err = client.Send(ctx, experiment, wish)
+		return err
+	})
+	return number, err
+}
+
+// End implements dashboard.Commander.
+func (c commander) End(ctx context.Context, experiment string, sequence int, ending workflows.Ending) error {
+	return c.ask(ctx, func(client command.Client) error { return client.End(ctx, experiment, sequence, ending) })
+}
+
+func (c commander) ask(ctx context.Context, say func(command.Client) error) error {
+	at, err := c.Find(ctx)
+	if err != nil {
+		return err
+	}
+	if at.Address == "" {
+		return errors.New("the host is still starting")
+	}
+	client, err := c.Connect(ctx, at)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	err = say(client)
+	var refused *temporal.ApplicationError
+	if errors.As(err, &refused) {
+		return &dashboard.RefusedError{Text: refused.Message()}
+	}
+	return err
 }
 
 // workflowPage is a link to an experiment in the Web UI of the host, empty as long as

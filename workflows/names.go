@@ -42,6 +42,13 @@ type Ending struct {
 	Lost bool `json:"lost,omitempty"`
 }
 
+// What people ask of one trial by hand.
+var (
+	Kill        = Ending{Cause: trial.CauseUser, Reason: trial.Reason{Code: "killed", Text: "killed by hand"}}
+	EarlyStop   = Ending{Cause: trial.CauseEarlyStop, Reason: trial.Reason{Code: "early-stopped", Text: "early-stopped by hand"}}
+	DeclareLost = Ending{Lost: true, Reason: trial.Reason{Code: "declared-lost", Text: "declared lost by hand"}}
+)
+
 // ExperimentWorkflowID is the id of an experiment's workflow.
 func ExperimentWorkflowID(experiment string) string { return "experiment-" + experiment }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/perennial-ml/perennial/record"
-	"github.com/perennial-ml/perennial/trial"
 	"github.com/perennial-ml/perennial/workflows"
 	"github.com/spf13/cobra"
 )
@@ -26,12 +25,12 @@ func (w World) killCommand() *cobra.Command {
 		Example: examples("starter kill 3", "starter kill k3v9x2ab l7de1 --early-stop", "starter kill k3v9x2ab 3 --lost"),
 		Args:    between(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ending := workflows.Ending{Cause: trial.CauseUser, Reason: trial.Reason{Code: "killed", Text: "killed by hand"}}
+			ending := workflows.Kill
 			if early {
-				ending = workflows.Ending{Cause: trial.CauseEarlyStop, Reason: trial.Reason{Code: "early-stopped", Text: "early-stopped by hand"}}
+				ending = workflows.EarlyStop
 			}
 			if lost {
-				ending = workflows.Ending{Lost: true, Reason: trial.Reason{Code: "declared-lost", Text: "declared lost by hand"}}
+				ending = workflows.DeclareLost
 			}
 			return w.kill(cmd.Context(), args, ending)
 		},

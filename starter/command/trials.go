@@ -237,21 +237,13 @@ func (w World) addTrial(ctx context.Context, name string, parameters json.RawMes
 	return err
 }
 
-// strays refuses parameters that do not lie in the search space. What a tuner of the
-// user's own takes, only that one knows; Batch's space has parameters in it, not ranges.
+// strays refuses parameters that do not lie in the search space.
 func strays(e record.Experiment, parameters json.RawMessage) error {
 	var config experiment.Experiment
 	if err := json.Unmarshal(e.Config, &config); err != nil {
 		return err
 	}
-	space, err := searchspace.Parse(e.SearchSpace)
-	if err != nil || config.Tuner.Name == "" || config.Tuner.Name == "Batch" {
-		return nil
-	}
-	var lines []string
-	for _, fault := range space.Strays(parameters) {
-		lines = append(lines, fmt.Sprintf("%s %s: want %s", strings.TrimPrefix(fault.Path, "/"), fault.Message, fault.Want))
-	}
+	lines := experiment.Strays(config.Tuner, e.SearchSpace, parameters)
 	if len(lines) == 0 {
 		return nil
 	}

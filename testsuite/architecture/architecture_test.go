@@ -67,7 +67,7 @@ var rooms = map[string][]string{
 	"workers/codec":                 {},
 	"embedded":                      {"door", "workers/codec"},
 	"door":                          {},
-	"dashboard":                     {"dashboard/views", "platforms", "record", "trial"},
+	"dashboard":                     {"dashboard/views", "experiment", "platforms", "record", "trial", "workflows"},
 	"dashboard/views":               {"experiment", "gpu", "metrics", "platforms", "record", "trial"},
 	"starter":                       {"*"},
 }

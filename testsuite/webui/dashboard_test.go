@@ -70,6 +70,21 @@ func (d *desk) says(script, text string) {
 	require.Contains(d.t, last, text)
 }
 
+// closes waits until a question was answered and done.
+func (d *desk) closes() {
+	d.t.Helper()
+	var left string
+	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(100 * time.Millisecond) {
+		var err error
+		left, err = d.browser.Run("[...document.querySelectorAll('dialog')].map(d => d.innerText)")
+		require.NoError(d.t, err)
+		if left == "" {
+			return
+		}
+	}
+	require.Empty(d.t, left)
+}
+
 // markup is a trial whose output is a page, and steers terminals; it reports, waits to be
 // let go, and then fails where its number is odd.
 const markup = `#!/bin/sh
@@ -167,6 +182,73 @@ func TestTheDashboardsTableHasRoomForWhateverThereIs(t *testing.T) {
 func clickStarting(browser *Browser, text string) error {
 	_, err := browser.Run(fmt.Sprintf(`[...document.querySelectorAll('button')].find(b => b.innerText.trim().startsWith(%q)).click()`, text))
 	return err
+}
+
+// fills writes into the field with this label.
+func (d *desk) fills(label, text string) {
+	d.t.Helper()
+	_, err := d.browser.Run(fmt.Sprintf(`(() => { const field = [...document.querySelectorAll('label.field')].find(l => l.innerText.startsWith(%q)).querySelector('input, textarea');
+		field.value = %q; field.dispatchEvent(new Event('input', {bubbles: true})) })()`, label, text))
+	require.NoError(d.t, err)
+}
+
+// TestAnExperimentIsDrivenByClicksAlone changes limits, adds a trial, ends two, pauses, goes
+// on, stops and goes on again; every question shows the command that does the same.
+func TestAnExperimentIsDrivenByClicksAlone(t *testing.T) {
+	t.Parallel()
+	d := sit(t, endtoend.Plan{Trials: 6, Concurrency: 2, Script: endless})
+	d.home.AwaitRunning(d.id, 2)
+	d.open(d.link(d.id), "0 of 6")
+	d.clicks("Limits", "Trials at a time", "Trials in all")
+	d.fills("Trials at a time", "3")
+	d.fills("Trials in all", "7")
+	d.sees("starter update concurrency "+d.id+" 3", "starter update max-trials "+d.id+" 7")
+	d.clicks("Change")
+	d.closes()
+	d.sees("0 of 7", "3 running")
+	d.clicks("Add a trial", "the tuner is not told its result")
+	d.fills("Parameters", `{"x": 7, "n": 5}`)
+	d.sees("starter trials add " + d.id)
+	d.clicks("Run it", "x is 7: want a number from 0 to 1")
+	d.fills("Parameters", `{"x": 0.125, "n": 5}`)
+	d.sees(`'{"x":0.125,"n":5}'`)
+	d.clicks("Run it")
+	d.closes()
+	page, _, _ := strings.Cut(d.link(d.id), "?")
+	d.open(page+"/t/0", "Trial 0", "running")
+	d.clicks("Kill", "Kill trial 0?", "starter kill "+d.id+" 0", "This cannot be taken back")
+	d.clicks("Kill it")
+	d.closes()
+	d.sees("cancelled", "killed by hand")
+	d.open(page+"/t/1", "Trial 1", "running")
+	d.clicks("Stop early", "Stop trial 1 early?")
+	d.clicks("Stop it early")
+	d.closes()
+	d.sees("stopped early", "early-stopped by hand")
+	require.Equal(t, "EARLY_STOPPED", d.home.Trial(d.id, 1).State)
+	d.open(page, "Pause")
+	d.clicks("Pause", "Running trials go on to their end")
+	d.clickLast("Pause")
+	d.closes()
+	d.sees("paused", "Resume")
+	require.True(t, d.home.Show(d.id).Paused)
+	d.clicks("Resume", "Go on?")
+	d.clickLast("Resume")
+	d.closes()
+	d.sees("Pause", "Stop")
+	d.clicks("Stop", "starter stop "+d.id)
+	d.clicks("Stop it")
+	d.closes()
+	d.sees("stopped", "Resume")
+	require.Equal(t, "STOPPED", d.home.Show(d.id).Status)
+	d.home.RequireNothingLeft()
+}
+
+// clickLast clicks the last button that is called so: the one of the question.
+func (d *desk) clickLast(text string) {
+	d.t.Helper()
+	_, err := d.browser.Run(fmt.Sprintf(`[...document.querySelectorAll('button')].filter(b => b.innerText.trim() === %q).at(-1).click()`, text))
+	require.NoError(d.t, err)
 }
 
 func TestAnotherPageReadsNothingOfTheDashboardWithSomebodysCookie(t *testing.T) {

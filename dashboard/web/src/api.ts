@@ -1,7 +1,7 @@
 // What the API answers, and how it is asked. The shapes are those of /api/v1/openapi.json.
 
 export type State = 'WAITING' | 'RUNNING' | 'SUCCEEDED' | 'FAILED' | 'USER_CANCELED' | 'SYS_CANCELED' | 'EARLY_STOPPED' | 'UNKNOWN'
-export type Status = 'RUNNING' | 'STOPPING' | 'STOPPED' | 'DONE'
+export type Status = 'RUNNING' | 'STOPPING' | 'STOPPED' | 'DONE' | 'REMOVING'
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json }
 
 export interface Reason { code: string; text: string }

@@ -7,6 +7,7 @@ import { useLive, useResource, type Live } from './live'
 import type { Shell } from './main'
 import { Card, Copy, Pill, Progress, Tile, useNow, word } from './parts'
 import { Go } from './router'
+import { ExperimentActs } from './acts'
 import { BestSoFar } from './best'
 import { Parallel } from './parallel'
 import { CurvesCard } from './curves'
@@ -20,7 +21,7 @@ export function settled(e: Experiment): number {
 
 /** titleOf says in a tab how an experiment stands. */
 export function titleOf(e: Experiment): string {
-  const sign = e.paused && e.status === 'RUNNING' ? '❚❚' : { RUNNING: '●', STOPPING: '◌', STOPPED: '■', DONE: '✓' }[e.status]
+  const sign = e.paused && e.status === 'RUNNING' ? '❚❚' : { RUNNING: '●', STOPPING: '◌', STOPPED: '■', DONE: '✓', REMOVING: '◌' }[e.status]
   const far = e.limits.maxTrials ? `${settled(e)}/${e.limits.maxTrials}` : String(settled(e))
   return `${sign} ${far} ${e.name || e.id}`
 }
@@ -36,6 +37,8 @@ export function ExperimentPage({ id, tab, shell }: { id: string; tab: string; sh
     <div class="head">
       <div><h1>{e.name || e.id}</h1><small><Go to="/">Experiments</Go> / <code>{e.id}</code> · {[...new Set(e.platforms.map(p => p.platform))].join(', ')}</small></div>
       <Pill state={e.status} paused={e.paused} />
+      <span class="grow" />
+      <ExperimentActs e={e} />
       {e.reason.text && <p class="why">{e.reason.text.split('\n')[0]}</p>}
     </div>
     <Progress trials={e.trials} of={e.limits.maxTrials ?? e.asked} />

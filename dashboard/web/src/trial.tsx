@@ -7,6 +7,7 @@ import { smoothed } from './curves'
 import { useLive, useResource } from './live'
 import type { Shell } from './main'
 import { Card, Copy, Pill, Tile, useKept, useNow, word } from './parts'
+import { TrialActs } from './acts'
 import { Output } from './output'
 import { Pairs } from './experiment'
 import { Go } from './router'
@@ -24,6 +25,7 @@ export function TrialPage({ experiment, trial, shell }: { experiment: string; tr
       <div><h1>Trial {t.sequence}</h1><small><Go to="/">Experiments</Go> / <Go to={'/e/' + experiment}><code>{experiment}</code></Go> / <Go to={`/e/${experiment}/trials`}>trials</Go> / <code>{t.id}</code></small></div>
       <Pill state={t.state} />
       <span class="grow" />
+      <TrialActs t={t} />
       {t.sequence > 0 && <Go class="button" to={at(t.sequence - 1)} aria-label="the trial before">←</Go>}
       <Go class="button" to={at(t.sequence + 1)} aria-label="the trial after">→</Go>
     </div>
