@@ -147,7 +147,11 @@ func TestATunerThatFailsSteadfastlyIsLeftAloneUntilSomebodyMendsIt(t *testing.T)
 
 	require.NoError(t, os.WriteFile(filepath.Join(f.StateDirectory, "mended"), nil, 0o644))
 	last := f.command(trial.Resume, "")
-	require.Equal(t, []trial.Kind{trial.KindCommand, trial.KindAsked}, kinds(<-answer), "it is tried at once")
+	heard := kinds(<-answer)
+	if len(heard) == 1 { // the command's round does not wait for a tuner that takes long to start
+		heard = append(heard, kinds(f.round(last, 1))...)
+	}
+	require.Equal(t, []trial.Kind{trial.KindCommand, trial.KindAsked}, heard, "it is tried at once")
 	require.True(t, f.row().Reason.Zero())
 	require.Equal(t, last+1, f.row().LastEvent)
 }
