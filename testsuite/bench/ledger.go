@@ -12,14 +12,17 @@ import (
 // Ledger is what the trials of one experiment wrote down: when each began its
 // first instruction and when it was at its last, in seconds since the machine
 // started, to 10 ms.
-type Ledger struct{ starts, ends []float64 }
+type Ledger struct {
+	starts, ends []float64
+	startOf      map[string]float64 // by the name of who began
+}
 
 func readLedger(path string) (Ledger, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return Ledger{}, err
 	}
-	ledger := Ledger{}
+	ledger := Ledger{startOf: map[string]float64{}}
 	for line := range strings.Lines(string(content)) {
 		words := strings.Fields(line)
 		if len(words) != 3 {
@@ -30,7 +33,7 @@ func readLedger(path string) (Ledger, error) {
 			return ledger, err
 		}
 		if words[0] == "start" {
-			ledger.starts = append(ledger.starts, at)
+			ledger.starts, ledger.startOf[words[2]] = append(ledger.starts, at), at
 		} else {
 			ledger.ends = append(ledger.ends, at)
 		}

@@ -24,16 +24,17 @@ type Plan struct {
 	Long     int // trials of the long run
 	Parallel int // its concurrency
 	Ended    int // experiments that have ended in a home with some live ones
+	Pods     int // trials in pods, of each of the slots
 }
 
 var (
-	full  = Plan{Rounds: 3, AtFour: 200, AtMore: 400, Kept: 1000, Imports: 48, Long: 5000, Parallel: 500, Ended: 300}
-	quick = Plan{Rounds: 1, AtFour: 40, AtMore: 80, Kept: 100, Imports: 8, Long: 200, Parallel: 50, Ended: 30}
+	full  = Plan{Rounds: 3, AtFour: 200, AtMore: 400, Kept: 1000, Imports: 48, Long: 5000, Parallel: 500, Ended: 300, Pods: 15}
+	quick = Plan{Rounds: 1, AtFour: 40, AtMore: 80, Kept: 100, Imports: 8, Long: 200, Parallel: 50, Ended: 30, Pods: 5}
 )
 
 func main() {
 	plan := full
-	parts := flag.String("parts", "empty,kept,import,warm,split,long,home,remote", "what to measure")
+	parts := flag.String("parts", "empty,kept,import,warm,split,long,home,remote,kubernetes", "what to measure")
 	small := flag.Bool("quick", false, "measure little: to see that everything works")
 	starter := flag.String("starter", "bin/starter", "the program under test")
 	venv := flag.String("venv", "", "a Python environment with nni 3.0; empty: one is made from PyPI")
@@ -112,7 +113,7 @@ func (b *Bench) close(keep bool) {
 
 func (b *Bench) run(plan Plan, parts []string) error {
 	measure := map[string]func(Plan) error{
-		"empty": b.empty, "kept": b.kept, "import": b.imports, "warm": b.warm, "split": b.split, "long": b.long, "home": b.longHome, "remote": b.remote,
+		"empty": b.empty, "kept": b.kept, "import": b.imports, "warm": b.warm, "split": b.split, "long": b.long, "home": b.longHome, "remote": b.remote, "kubernetes": b.kubernetes,
 	}
 	conditions()
 	for _, part := range parts {

@@ -197,8 +197,9 @@ func (b *Bench) idleSlots(plan Plan) error {
 // reporting is a trial that reports now and then for longer than it is watched.
 const reporting = `#!/bin/sh
 read -r now rest < /proc/uptime; echo "start $now -" >> "$1"
-for step in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18; do
-  echo "perennial: intermediate $step"; sleep 5
+step=0
+while [ $step -lt %d ]; do
+  step=$((step + 1)); echo "perennial: intermediate $step"; sleep 5
 done
 read -r now rest < /proc/uptime; echo "end $now -" >> "$1"
 `
@@ -211,14 +212,14 @@ func (b *Bench) watching(Plan) error {
 	}
 	defer lab.Close()
 	all := crowded * crowded
-	p, w, err := b.hosted(lab, Work{Trials: all, Concurrency: all, Script: reporting})
+	p, w, err := b.hosted(lab, Work{Trials: all, Concurrency: all, Script: fmt.Sprintf(reporting, 18)})
 	if err != nil {
 		return err
 	}
 	if _, err := p.do("run", w.file(), "--detach"); err != nil {
 		return err
 	}
-	if err := awaitStarts(w, all); err != nil {
+	if err := awaitStarts(w, all, time.Minute); err != nil {
 		return err
 	}
 	used, before, err := p.usedFor(watched)
@@ -233,15 +234,15 @@ func (b *Bench) watching(Plan) error {
 
 // awaitStarts waits until so many trials run, and a little longer until nobody is
 // busy with their start.
-func awaitStarts(w Work, count int) error {
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(nniGlance) {
+func awaitStarts(w Work, count int, patience time.Duration) error {
+	for deadline := time.Now().Add(patience); ; time.Sleep(nniGlance) {
 		content, _ := os.ReadFile(w.ledger())
 		if strings.Count(string(content), "start") >= count {
 			time.Sleep(10 * time.Second)
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%d of %d trials started within a minute", strings.Count(string(content), "start"), count)
+			return fmt.Errorf("%d of %d trials started within %s", strings.Count(string(content), "start"), count, patience)
 		}
 	}
 }
