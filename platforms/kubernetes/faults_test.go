@@ -1,6 +1,7 @@
 package kubernetes_test
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -184,4 +185,27 @@ func TestAPodThatOthersDeleteIsLostAndWhatItsOperatorMakesInsteadDoesNotCount(t 
 			require.True(t, report.Phase == platforms.Lost || report.Exit.Outside, "for whoever comes later: %+v", report)
 		})
 	}
+}
+
+func TestAnEndIsKnownBeforeTheClusterTellsIt(t *testing.T) {
+	cluster := kube.Up(t)
+	t.Parallel()
+	proxy, gate := cluster.Proxy(t, &kube.Proxy{}), t.TempDir()
+	p := open(t, cluster, cluster.Namespace(t), map[string]any{"kubeconfig": proxy.Kubeconfig,
+		"volumes":      []any{map[string]any{"name": "gate", "hostPath": map[string]any{"path": gate}}},
+		"volumeMounts": []any{map[string]any{"name": "gate", "mountPath": "/gate"}}})
+	handle := submit(t, p, reports("until [ -e /gate/open ]; do sleep 0.1; done")+"; echo its last words; exit 3")
+	await(t, p, handle, func(r platforms.Report) bool { return r.Journal != nil && len(r.Journal.Records) == 1 })
+	proxy.Hold()
+	require.NoError(t, os.WriteFile(filepath.Join(gate, "open"), nil, 0o644))
+	report := await(t, p, handle, exited)
+	require.Equal(t, 3, report.Exit.Code)
+	require.Len(t, report.Journal.Records, 2)
+	require.NoError(t, p.(platforms.WithForget).Forget(t.Context(), handle))
+	log, err := p.(platforms.WithLogs).Logs(t.Context(), handle, platforms.Log{Stream: rundir.Stdout})
+	require.NoError(t, err)
+	defer log.Close()
+	printed, err := io.ReadAll(log)
+	require.NoError(t, err)
+	require.Contains(t, string(printed), "its last words")
 }

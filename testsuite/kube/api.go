@@ -81,8 +81,22 @@ func (a *API) send(ctx context.Context, method, path, kind string, body any) ([]
 	if err != nil {
 		return nil, err
 	}
-	request.Header.Set("Authorization", "Bearer "+a.Token)
 	request.Header.Set("Content-Type", kind)
+	return a.ask(request)
+}
+
+// sendAs sends a request without a body in the name of another user.
+func (a *API) sendAs(ctx context.Context, user, method, path string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, a.Server+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Impersonate-User", user)
+	return a.ask(request)
+}
+
+func (a *API) ask(request *http.Request) ([]byte, error) {
+	request.Header.Set("Authorization", "Bearer "+a.Token)
 	return answer(a.client.Do(request))
 }
 

@@ -339,12 +339,7 @@ func (c *Cluster) Namespace(t testing.TB) string {
 // nothing until a test binds a role to him.
 func (c *Cluster) KubeconfigOf(t testing.TB, user string) string {
 	t.Helper()
-	content, err := os.ReadFile(c.Kubeconfig)
-	require.NoError(t, err)
-	var config Object
-	require.NoError(t, json.Unmarshal(content, &config))
-	Field(config, "users", 0, "user").(Object)["as"] = user
-	content, err = json.Marshal(config)
+	content, err := c.kubeconfigAs(user)
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(path, content, 0o600))

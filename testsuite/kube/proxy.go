@@ -45,6 +45,7 @@ type Proxy struct {
 	requests map[bool]int // by whether they write
 	faults   map[Fault]int
 	calls    map[string]int
+	held     chan struct{} // closed when watches tell again; nil: they do
 }
 
 // Proxy starts one, which ends with the test.
@@ -57,7 +58,7 @@ func (c *Cluster) Proxy(t testing.TB, p *Proxy) *Proxy {
 		Transport: c.API.client.Transport, FlushInterval: -1,
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }} // the connection breaks
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.serve(forward, w, r) }))
-	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	t.Cleanup(func() { p.Release(); server.CloseClientConnections(); server.Close() })
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	p.Kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(p.Kubeconfig, Kubeconfig(server.URL, c.API.Token, authority), 0o600))
@@ -67,7 +68,7 @@ func (c *Cluster) Proxy(t testing.TB, p *Proxy) *Proxy {
 func (p *Proxy) serve(forward http.Handler, w http.ResponseWriter, r *http.Request) {
 	switch fault := p.choose(r); fault {
 	case "":
-		forward.ServeHTTP(w, r)
+		forward.ServeHTTP(holding{w, p, r.URL.Query().Get("watch") != ""}, r)
 	case CutOffWatch:
 		ctx, cancel := context.WithTimeout(r.Context(), p.WatchFor)
 		defer cancel()
@@ -84,6 +85,45 @@ func (p *Proxy) serve(forward http.Handler, w http.ResponseWriter, r *http.Reque
 		refuse(w, http.StatusConflict, "Conflict")
 	}
 }
+
+// Hold has watches tell nothing, until Release.
+func (p *Proxy) Hold() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.held == nil {
+		p.held = make(chan struct{})
+	}
+}
+
+// Release has watches tell what they held back, and go on.
+func (p *Proxy) Release() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.held != nil {
+		close(p.held)
+		p.held = nil
+	}
+}
+
+// holding is an answer of which nothing is sent while it is held.
+type holding struct {
+	http.ResponseWriter
+	proxy   *Proxy
+	watches bool
+}
+
+func (h holding) Write(data []byte) (int, error) {
+	h.proxy.mutex.Lock()
+	held := h.proxy.held
+	h.proxy.mutex.Unlock()
+	if h.watches && held != nil {
+		<-held
+	}
+	return h.ResponseWriter.Write(data)
+}
+
+// Unwrap lets http.ResponseController flush.
+func (h holding) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
 // choose counts a request and says what shall become of it: faults take turns, of
 // those that the real server has for such a request.

@@ -59,6 +59,8 @@ func (c cargo) sources(directory string) (sources []any) {
 
 // bring sees to it that the parts are there: their names say what is in them.
 func (s *site) bring(ctx context.Context, c cargo, content []byte) error {
+	s.bringing.Lock() // many trials begin at once, and one of them brings it
+	defer s.bringing.Unlock()
 	if _, brought := s.brought.Load(c.name); brought {
 		return nil
 	}

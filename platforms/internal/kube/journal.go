@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/perennial-ml/perennial/metrics"
+	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/runner/stream"
 	"github.com/perennial-ml/perennial/trial"
 )
@@ -49,7 +50,8 @@ func (j *journal) feed(data []byte) {
 	j.complete = j.reader.Whole()
 }
 
-// read copies a log into the journal to the log's end.
+// read copies a log into the journal, to the log's end or until nothing more can come: a
+// log that is followed ends a second or more after what it is of.
 func (j *journal) read(log io.Reader) error {
 	j.mutex.Lock()
 	j.reader.Reconnect()
@@ -58,7 +60,7 @@ func (j *journal) read(log io.Reader) error {
 	for {
 		n, err := log.Read(buffer)
 		j.feed(buffer[:n])
-		if err == io.EOF {
+		if err == io.EOF || j.isComplete() {
 			return nil
 		}
 		if err != nil {
@@ -176,6 +178,17 @@ func (j *journal) open(ctx context.Context, c *cluster, namespace string, seen *
 	}
 	defer log.Close()
 	return j.read(log)
+}
+
+// exit is how the command ended, by the journal's own word; nil where it has not come to
+// that.
+func (j *journal) exit() *rundir.ExitRecord {
+	j.mutex.Lock()
+	defer j.mutex.Unlock()
+	if end := j.reader.End(); j.complete && end != nil {
+		return end.Exit
+	}
+	return nil
 }
 
 func messageOf(pod *podState) *stream.Message {

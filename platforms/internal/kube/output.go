@@ -70,7 +70,8 @@ func (s *site) keepOutput(ctx context.Context, which replica, limit int64) error
 	if _, err := os.Stat(path); err == nil || pod == nil || pod.gone || !pod.trial.began() {
 		return nil
 	}
-	log, err := s.cluster.logs(ctx, s.namespace, pod.name, s.job.container, false)
+	// What it printed last may still be on its way into the log.
+	log, err := s.cluster.logs(ctx, s.namespace, pod.name, s.job.container, pod.foretold)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -92,6 +92,7 @@ type site struct {
 	ctx       context.Context
 	stop      context.CancelFunc
 	deaf      func()
+	bringing  sync.Mutex
 	brought   sync.Map // names of what is on the cluster
 	answers   sync.Map // by key: of why a run has no pod
 

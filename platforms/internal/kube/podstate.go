@@ -23,6 +23,7 @@ type podState struct {
 	waiting        trial.Reason    // why nothing runs
 	fault          string          // whose fault it is that it ended, if the cluster's
 	deleting       bool
+	foretold       bool      // the journal told the end, the kubelet did not yet
 	unpulled       bool      // an image cannot be pulled
 	placed         time.Time // on its node
 	silent         time.Time // since when its node has not been heard of; zero: it is

@@ -17,6 +17,7 @@ import (
 
 	"github.com/perennial-ml/perennial/metrics"
 	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/runner/stream"
 	"github.com/perennial-ml/perennial/trial"
 )
 
@@ -289,7 +290,24 @@ func (s *site) pod(which replica) *podState {
 	if newest == nil {
 		return known.last
 	}
-	return stateOf(newest, s.job.container)
+	state := stateOf(newest, s.job.container)
+	s.foretell(which, state)
+	return state
+}
+
+// foretell has a pod tell its end as soon as its journal has: kubelets look at their
+// containers once a second, and tell it later still.
+func (s *site) foretell(which replica, pod *podState) {
+	s.mutex.Lock()
+	j := s.journals[which]
+	s.mutex.Unlock()
+	if j == nil || pod.told() || !s.section.alone() {
+		return
+	}
+	if exit := j.exit(); exit != nil {
+		pod.foretold, pod.trial.running, pod.trial.terminated = true, false, true
+		pod.message = &stream.Message{Run: which.Key.String(), Exit: exit}
+	}
 }
 
 // newest is the last pod of a replica, or the one of a UID.

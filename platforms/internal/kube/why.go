@@ -23,6 +23,8 @@ var (
 const (
 	// askedAgain is how old an answer may be to why a run has no pod: each costs a call.
 	askedAgain = 10 * time.Second
+	// podsTime is what a cluster takes to make a pod, with nobody to blame.
+	podsTime   = 3 * time.Second
 	mostEvents = 500
 )
 
@@ -32,13 +34,16 @@ type answer struct {
 	reason trial.Reason
 }
 
+var noPod = trial.Reason{Code: "no-pod", Text: "the cluster has not made its pod yet"}
+
 // whyNoPod says why the cluster has made no pod of a run's object. What cannot be
 // asked adds nothing.
 func (s *site) whyNoPod(ctx context.Context, key trial.Key, run sight) trial.Reason {
 	if !run.condition.reason.Zero() {
 		return run.condition.reason
 	}
-	if known, ok := s.answers.Load(key); ok && time.Since(known.(answer).given) < askedAgain {
+	first := answer{time.Now().Add(podsTime - askedAgain), noPod}
+	if known, _ := s.answers.LoadOrStore(key, first); time.Since(known.(answer).given) < askedAgain {
 		return known.(answer).reason
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -62,7 +67,7 @@ func (s *site) askWhy(ctx context.Context, run sight) trial.Reason {
 	if said != "" {
 		return trial.Reason{Code: "no-pod", Text: words("the cluster cannot make its pod", firstLine(said))}
 	}
-	return trial.Reason{Code: "no-pod", Text: "the cluster has not made its pod yet"}
+	return noPod
 }
 
 // saidByKueue is why an object is not admitted, in Kueue's own words.
