@@ -29,6 +29,8 @@ type journal struct {
 	key  trial.Key
 	stop context.CancelFunc
 	done chan struct{} // closed when nobody follows it any more
+	// caughtUp is closed once it has what was reported before anybody followed.
+	caughtUp chan struct{}
 
 	mutex    sync.Mutex
 	reader   *stream.Reader
@@ -40,7 +42,7 @@ type journal struct {
 }
 
 func newJournal(key trial.Key, after int64) *journal {
-	return &journal{key: key, done: make(chan struct{}), reader: stream.NewReader(key, after), from: after}
+	return &journal{key: key, done: make(chan struct{}), caughtUp: make(chan struct{}), reader: stream.NewReader(key, after), from: after}
 }
 
 func (j *journal) feed(data []byte) {
@@ -135,8 +137,13 @@ func (j *journal) isComplete() bool {
 // follow reads a pod's journal until nothing more can come. pod returns what is
 // known of the pod by now, nil where it is gone.
 func (j *journal) follow(ctx context.Context, c *cluster, namespace string, pod func() *podState) {
+	caughtUp := sync.OnceFunc(func() { close(j.caughtUp) })
+	defer caughtUp()
 	for read := false; ctx.Err() == nil; pause(ctx, again) {
 		seen := pod()
+		if seen == nil || !seen.journal.began() {
+			caughtUp()
+		}
 		if seen == nil || seen.gone || !seen.journal.began() && seen.over() {
 			j.finish(messageOf(seen))
 			return
@@ -144,8 +151,10 @@ func (j *journal) follow(ctx context.Context, c *cluster, namespace string, pod 
 		if !seen.journal.began() || read && !seen.told() {
 			continue
 		}
-		err := j.open(ctx, c, namespace, seen)
+		// A log that is followed does not tell where what was there before ends.
+		err := j.open(ctx, c, namespace, seen.name, j.isCaughtUp() && !seen.journal.over())
 		j.failed(err)
+		caughtUp()
 		if j.isComplete() {
 			return
 		}
@@ -169,10 +178,27 @@ func isGone(err error) bool {
 	return apierrors.IsNotFound(err) && errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Kind != "nodes")
 }
 
-func (j *journal) open(ctx context.Context, c *cluster, namespace string, seen *podState) error {
+func (j *journal) isCaughtUp() bool {
+	select {
+	case <-j.caughtUp:
+		return true
+	default:
+		return false
+	}
+}
+
+// awaitCaughtUp waits until it has what was there before anybody followed.
+func (j *journal) awaitCaughtUp(ctx context.Context) {
+	select {
+	case <-j.caughtUp:
+	case <-ctx.Done():
+	}
+}
+
+func (j *journal) open(ctx context.Context, c *cluster, namespace, pod string, follow bool) error {
 	limited, cancel := context.WithTimeout(ctx, followFor)
 	defer cancel()
-	log, err := c.logs(limited, namespace, seen.name, journalName, !seen.journal.over())
+	log, err := c.logs(limited, namespace, pod, journalName, follow)
 	if err != nil {
 		return err
 	}

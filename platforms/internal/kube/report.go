@@ -75,6 +75,9 @@ func (s *site) report(ctx, patience context.Context, asked platforms.Question) (
 	key := asked.Handle.Key
 	report := platforms.Report{Key: key}
 	s.pin(asked.Handle)
+	if s.section.alone() {
+		s.awaitForetold(patience, key)
+	}
 	run, err := s.look(ctx, key)
 	if err != nil {
 		return report, err
@@ -225,6 +228,7 @@ func (s *site) catchUp(ctx context.Context, which replica, after int64, pod *pod
 	}
 	s.forgetJournal(which)
 	j.complete, j.stop = true, func() {}
+	close(j.caughtUp)
 	close(j.done)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -293,6 +297,17 @@ func (s *site) pod(which replica) *podState {
 	state := stateOf(newest, s.job.container)
 	s.foretell(which, state)
 	return state
+}
+
+// awaitForetold waits for what the journal told before this process began: what another
+// one has told of a run stays so.
+func (s *site) awaitForetold(ctx context.Context, key trial.Key) {
+	s.mutex.Lock()
+	j := s.journals[replica{Key: key}]
+	s.mutex.Unlock()
+	if j != nil {
+		j.awaitCaughtUp(ctx)
+	}
 }
 
 // foretell has a pod tell its end as soon as its journal has: kubelets look at their
