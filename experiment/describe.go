@@ -32,7 +32,7 @@ var nested = []struct {
 }{
 	{"algorithm", algorithm}, {"sharedStorage", sharedStorage}, {"machineList", machine}, {"portList", port},
 	{"imagePullSecrets", named}, {"nfs", nfsMount}, {"checkpoint", checkpoint}, {"storage", kubernetesStorage},
-	{"role", role}, {"taskRoles", taskRole}, {"custom", customKind}, {"pods", customPods}, {"frameworkAttemptCompletionPolicy", completionPolicy},
+	{"role", role}, {"taskRoles", taskRole}, {"custom", customKind}, {"pods", customPods}, {"code", kubernetesCode}, {"frameworkAttemptCompletionPolicy", completionPolicy},
 }
 
 // Describe returns the top level, then each platform's own keys by its name, and

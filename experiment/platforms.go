@@ -279,6 +279,13 @@ var customPods = &section{keys: []key{
 	{name: "replicas", kind: integerFrom(1), fallback: int64(1), doc: "how many pods the kind makes of it"},
 }}
 
+var kubernetesCode = &section{keys: []key{
+	{name: "path", kind: text, doc: "the directory in image, or in the trial's own"},
+	{name: "image", kind: text, doc: "an image with sh and cp that has the code; it is copied into each pod"},
+	{name: "url", kind: text, doc: "a .tar.gz that each pod downloads, by curl, wget or python3 of its image"},
+	{name: "sha256", kind: text, doc: "the archive's SHA-256 sum, which is checked"},
+}}
+
 var kubernetesOptions = &section{keys: []key{
 	{name: "image", kind: text, doc: "the container image, required unless the manifest of kind custom names one; it needs sh, cat and chmod, and what the trial needs"},
 	{name: "kind", kind: oneOf("custom", "Job", "PyTorchJob", "TFJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob", "JobSet", "TrainJob", "Framework", "AdaptDLJob"), fallback: "Job", doc: "the kind of object that a trial is on the cluster; JobSet, TrainJob, Framework and AdaptDLJob need their controllers there, the others Kubeflow's training-operator, Job nothing; custom is one that you bring"},
@@ -300,6 +307,8 @@ var kubernetesOptions = &section{keys: []key{
 	{name: "queue", kind: text, doc: "the queue of Kueue"},
 	{name: "podPatch", kind: free, doc: "metadata and spec of a pod, merged into those of trials as kubectl patch does; the trial's container is called trial"},
 	{name: "imagePullLimit", kind: durationFrom(1), fallback: int64(1800), doc: "how long an image may fail to be pulled before the trial has failed"},
+	{name: "code", kind: object(kubernetesCode), doc: "where code comes from that is not packed out of trialCodeDirectory, such as more than 20 MiB of it"},
+	{name: "runnerImage", kind: text, doc: "an image with sh and perennial-runner, from which pods get it instead of from ConfigMaps"},
 }}
 
 // platforms is every training service that NNI ever had, and ours.

@@ -54,6 +54,8 @@ type section struct {
 	Queue            string            `json:"queue"`
 	ImagePullLimit   int64             `json:"imagePullLimit"` // seconds
 	PodPatch         map[string]any    `json:"podPatch"`
+	Code             kube.CodeSource   `json:"code"`
+	RunnerImage      string            `json:"runnerImage"`
 	Custom           *custom           `json:"custom"`
 }
 
@@ -102,6 +104,7 @@ func read(options json.RawMessage) (kube.Section, error) {
 	if (written.Kind == kube.CustomKind) != (written.Custom != nil) {
 		faults = append(faults, platforms.OptionFault{Field: "kind", Message: "is custom where custom says what that is, and not otherwise", Hint: "write both or neither"})
 	}
+	faults = append(faults, written.Code.Check()...)
 	if fault := kube.CheckPatch(written.PodPatch); fault != nil {
 		faults = append(faults, *fault)
 	}
@@ -116,7 +119,8 @@ func (s section) section() (kube.Section, error) {
 		ImagePullSecrets: s.ImagePullSecrets, NodeSelector: s.NodeSelector, PriorityClass: s.PriorityClass, Tolerations: s.Tolerations,
 		Volumes: s.Volumes, Mounts: s.VolumeMounts, Patch: s.PodPatch}
 	made := kube.Section{Target: kube.Target{Kubeconfig: s.Kubeconfig, Context: s.Context}, Namespace: s.Namespace, Kind: s.Kind,
-		Queue: s.Queue, PullLimit: time.Duration(s.ImagePullLimit) * time.Second, NNIPlatform: "kubeflow"}
+		Queue: s.Queue, PullLimit: time.Duration(s.ImagePullLimit) * time.Second, NNIPlatform: "kubeflow",
+		Code: s.Code, RunnerImage: s.RunnerImage}
 	if s.Custom == nil {
 		made.Roles = kube.Roles(s.Kind, max(s.Replicas, 1), pod)
 		return made, nil

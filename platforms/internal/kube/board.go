@@ -184,6 +184,7 @@ func withoutLuggage(u *unstructured.Unstructured) *unstructured.Unstructured {
 	unstructured.RemoveNestedField(u.Object, "metadata", "managedFields")
 	unstructured.RemoveNestedField(u.Object, "spec", "template")
 	unstructured.RemoveNestedField(u.Object, "spec", "containers")
+	unstructured.RemoveNestedField(u.Object, "spec", "initContainers")
 	unstructured.RemoveNestedField(u.Object, "spec", "volumes")
 	return u
 }

@@ -123,6 +123,9 @@ func (p *platform) Prepare(ctx context.Context, bundle platforms.Bundle) (platfo
 	if s.section.CodeInImage {
 		return platforms.Workspace{Directory: cmp.Or(bundle.CodeDirectory, ".")}, nil
 	}
+	if directory := s.section.Code.directory(); directory != "" {
+		return platforms.Workspace{Directory: directory}, nil
+	}
 	hash, err := p.pack(bundle)
 	if err != nil {
 		return platforms.Workspace{}, err
@@ -133,7 +136,7 @@ func (p *platform) Prepare(ctx context.Context, bundle platforms.Bundle) (platfo
 	}
 	if len(content) > mostCode {
 		return platforms.Workspace{}, platforms.Errorf(platforms.Invalid, "prepare",
-			"the code directory takes %d MiB packed, and at most %d MiB are kept on a cluster: name what trials do not need in .nniignore, or put data into a volume (volumes, volumeMounts) or into the image",
+			"the code directory takes %d MiB packed, and at most %d MiB are kept on a cluster: name what trials do not need in .nniignore, put data into a volume (volumes, volumeMounts), or have the code come from elsewhere: an archive that pods download (code: {url, sha256}), an image (code: {image, path}), or the trial's own image (code: {path})",
 			len(content)>>20, mostCode>>20)
 	}
 	data, _ := json.Marshal(packedCode{len(content)})
@@ -164,13 +167,17 @@ func (s *site) stock(ctx context.Context, workspace platforms.Workspace) (stock,
 			return stock{}, err
 		}
 	}
+	experiment := s.platform.section.Experiment
+	code := cargoOf(experiment, "code", workspace.Hash, packed.Bytes)
+	if s.section.RunnerImage != "" {
+		return stock{code: code}, nil
+	}
 	runner, err := s.platform.kind.runner("linux", s.section.architecture())
 	if err != nil {
 		return stock{}, platforms.Errorf(platforms.NotFound, "submit", "%w", err)
 	}
 	sum := sha256.Sum256(runner)
-	experiment := s.platform.section.Experiment
-	needed := stock{cargoOf(experiment, "runner", hex.EncodeToString(sum[:]), len(runner)), cargoOf(experiment, "code", workspace.Hash, packed.Bytes)}
+	needed := stock{cargoOf(experiment, "runner", hex.EncodeToString(sum[:]), len(runner)), code}
 	return needed, s.bring(ctx, needed.runner, runner)
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,7 +32,7 @@ const (
 // Only sh, cat and chmod are asked of an image. What goes wrong before the runner is
 // there must end the second container too.
 const enter = `cat %[1]s/runner/* >%[2]s/new && chmod 755 %[2]s/new && mv %[2]s/new %[2]s/runner || { : >%[2]s/failed; exit 126; }
-%[3]sexec `
+`
 
 // What a pod does that is the runner's, and one that only waits for orders.
 const (
@@ -60,7 +59,7 @@ func (r Role) template(kind jobKind, s Section, job platforms.Job, stock stock) 
 	if r.Name != "" {
 		marks[roleLabel] = r.Name
 	}
-	containers := []any{r.trialContainer(kind, job, stock, told), r.journalContainer()}
+	containers := []any{r.trialContainer(kind, s, job, stock, told), r.journalContainer()}
 	if r.Waits {
 		containers = containers[:1]
 	}
@@ -69,6 +68,9 @@ func (r Role) template(kind jobKind, s Section, job platforms.Job, stock stock) 
 		"terminationGracePeriodSeconds": int64(math.Ceil((job.Grace + farewell).Seconds())),
 		"containers":                    containers,
 		"volumes":                       append(volumes(stock), r.Pod.Volumes...),
+	}
+	if bringers := s.bringers(r); bringers != nil {
+		spec["initContainers"] = bringers
 	}
 	r.Pod.place(spec)
 	about := object{"labels": marks}
@@ -109,25 +111,30 @@ func (r Role) gpus(job platforms.Job) *int {
 	return job.GPUs
 }
 
-func (r Role) trialContainer(kind jobKind, job platforms.Job, stock stock, told string) object {
-	code := ""
-	if stock.code.parts > 0 {
-		code = fmt.Sprintf(unpack, filesDirectory, home, job.Workspace.Hash)
-	}
-	if directory := job.Workspace.Directory; directory != "" {
-		code = fmt.Sprintf(change, home, strings.ReplaceAll(directory, "'", `'\''`))
-	}
-	begin := run
-	if r.Waits {
-		begin = await
-	}
+func (r Role) trialContainer(kind jobKind, s Section, job platforms.Job, stock stock, told string) object {
 	return object{
 		"name": kind.container, "image": r.Pod.Image,
-		"command":      []any{"sh", "-c", fmt.Sprintf(enter, filesDirectory, home, code) + begin},
+		"command":      []any{"sh", "-c", r.script(s, job, stock)},
 		"env":          []any{object{"name": stream.JobVariable, "value": told}},
 		"resources":    r.resources(job),
 		"volumeMounts": append([]any{mount("perennial-home", home), mount("perennial-files", filesDirectory), mount("perennial-intent", intentDirectory)}, r.Pod.Mounts...),
 	}
+}
+
+// script has the runner and the code be there, and begins.
+func (r Role) script(s Section, job platforms.Job, stock stock) (script string) {
+	if s.RunnerImage == "" {
+		script = fmt.Sprintf(enter, filesDirectory, home)
+	}
+	if directory := job.Workspace.Directory; directory != "" {
+		script += fmt.Sprintf(change, home, quoted(directory))
+	} else if stock.code.parts > 0 {
+		script += fmt.Sprintf(unpack, filesDirectory, home, job.Workspace.Hash)
+	}
+	if r.Waits {
+		return script + "exec " + await
+	}
+	return script + "exec " + run
 }
 
 // journalContainer prints the journal alone, so that no chatter of the trial has the
@@ -158,9 +165,13 @@ func (r Role) resources(job platforms.Job) object {
 
 func volumes(stock stock) []any {
 	intent := object{"path": "intent", "fieldRef": object{"fieldPath": "metadata.annotations['" + intentAnnotation + "']"}}
+	files := object{"name": "perennial-files", "emptyDir": object{}}
+	if sources := append(stock.runner.sources("runner"), stock.code.sources("code")...); sources != nil {
+		files = object{"name": "perennial-files", "projected": object{"sources": sources}}
+	}
 	return []any{
 		object{"name": "perennial-home", "emptyDir": object{}},
-		object{"name": "perennial-files", "projected": object{"sources": append(append([]any{}, stock.runner.sources("runner")...), stock.code.sources("code")...)}},
+		files,
 		object{"name": "perennial-intent", "downwardAPI": object{"items": []any{intent}}},
 	}
 }

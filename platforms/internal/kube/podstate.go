@@ -1,7 +1,9 @@
 package kube
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,9 +21,10 @@ type podState struct {
 	gone           bool // this is what it said last
 	phase          string
 	trial, journal containerState
-	message        *stream.Message // of the runner; nil: none yet
-	waiting        trial.Reason    // why nothing runs
-	fault          string          // whose fault it is that it ended, if the cluster's
+	bringers       []containerState // that come before both
+	message        *stream.Message  // of the runner; nil: none yet
+	waiting        trial.Reason     // why nothing runs
+	fault          string           // whose fault it is that it ended, if the cluster's
 	deleting       bool
 	foretold       bool      // the journal told the end, the kubelet did not yet
 	unpulled       bool      // an image cannot be pulled
@@ -56,7 +59,8 @@ func stateOf(u *unstructured.Unstructured, container string) *podState {
 	if message, err := stream.ParseMessage([]byte(p.trial.message)); err == nil {
 		p.message = &message
 	}
-	p.fault = faultOfCluster(u)
+	p.bringers = containersOf(u, "initContainerStatuses", func(string) bool { return true })
+	p.fault = cmp.Or(faultOfCluster(u), faultOfBringers(p.bringers))
 	p.waiting, p.unpulled = p.whyWaiting(u)
 	status, _ := u.Object["status"].(object)
 	p.placed = timeOf(status, "startTime")
@@ -79,15 +83,28 @@ func silentSince(u *unstructured.Unstructured) time.Time {
 }
 
 func containerOf(u *unstructured.Unstructured, name string) containerState {
-	statuses, _, _ := unstructured.NestedSlice(u.Object, "status", "containerStatuses")
+	found := containersOf(u, "containerStatuses", func(each string) bool { return each == name })
+	return append(found, containerState{})[0]
+}
+
+func containersOf(u *unstructured.Unstructured, field string, wanted func(name string) bool) (found []containerState) {
+	statuses, _, _ := unstructured.NestedSlice(u.Object, "status", field)
 	for _, each := range statuses {
-		status, ok := each.(object)
-		if !ok || status["name"] != name {
-			continue
+		if status, ok := each.(object); ok && wanted(text(status, "name")) {
+			found = append(found, readContainer(status))
 		}
-		return readContainer(status)
 	}
-	return containerState{}
+	return found
+}
+
+// faultOfBringers says why what a trial needs could not be brought into its pod.
+func faultOfBringers(bringers []containerState) string {
+	for _, each := range bringers {
+		if each.terminated && each.code != 0 {
+			return words("what it needs could not be brought", each.reason, each.message)
+		}
+	}
+	return ""
 }
 
 func readContainer(status object) containerState {
@@ -123,7 +140,7 @@ func faultOfCluster(u *unstructured.Unstructured) string {
 
 // whyWaiting says why a pod has not begun, and whether an image is the cause.
 func (p *podState) whyWaiting(u *unstructured.Unstructured) (trial.Reason, bool) {
-	for _, c := range []containerState{p.trial, p.journal} {
+	for _, c := range append(slices.Clone(p.bringers), p.trial, p.journal) {
 		switch c.waiting {
 		case "", "ContainerCreating", "PodInitializing":
 		case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull":

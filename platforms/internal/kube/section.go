@@ -16,6 +16,8 @@ type Section struct {
 	PullLimit   time.Duration
 	NNIPlatform string // NNI_PLATFORM as trials see it
 	CodeInImage bool   // the code directory is one of the image
+	Code        CodeSource
+	RunnerImage string // that has perennial-runner; empty: the runner is brought as code is
 	custom      *jobKind
 	// Spelling is what the platform's section calls keys of platform kubernetes, where it
 	// calls them otherwise; empty: it has none.

@@ -63,6 +63,10 @@ func around(theirs, ours object) {
 	spec["containers"] = listed
 	known, _ := spec["volumes"].([]any)
 	spec["volumes"] = append(known, made["volumes"].([]any)...)
+	if brought, _ := made["initContainers"].([]any); brought != nil {
+		first, _ := spec["initContainers"].([]any)
+		spec["initContainers"] = append(first, brought...)
+	}
 	for _, key := range []string{"restartPolicy", "terminationGracePeriodSeconds"} {
 		spec[key] = made[key]
 	}

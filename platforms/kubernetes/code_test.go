@@ -1,0 +1,100 @@
+package kubernetes_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/platforms/kubernetes"
+	"github.com/perennial-ml/perennial/runner/binary"
+	"github.com/perennial-ml/perennial/testsuite/kube"
+	"github.com/perennial-ml/perennial/testsuite/platformtest"
+)
+
+// serves is a pod that gives an archive of code away.
+func serves(t *testing.T, cluster *kube.Cluster, namespace string) (url, sum string) {
+	path := "/api/v1/namespaces/" + namespace + "/pods"
+	script := `mkdir /www && echo 'echo "perennial: final $PERENNIAL_ATTEMPT"' >trial.sh && tar -czf /www/code.tar.gz trial.sh && sha256sum /www/code.tar.gz && exec httpd -f -h /www`
+	cluster.Create(t, path, kube.Object{"apiVersion": "v1", "kind": "Pod", "metadata": kube.Object{"name": "store"}, "spec": kube.Object{"containers": []any{
+		kube.Object{"name": "store", "image": kube.ShellImage, "workingDir": "/tmp", "command": []any{"sh", "-ec", script}}}}})
+	cluster.Await(t, "the archive", func() bool {
+		pod, err := cluster.API.Get(t.Context(), path+"/store")
+		if err != nil || kube.Field(pod, "status", "phase") != "Running" {
+			return false
+		}
+		url = "http://" + kube.Field(pod, "status", "podIP").(string) + "/code.tar.gz"
+		sum, _, _ = strings.Cut(cluster.Logs(t, namespace, "store", "store"), " ")
+		return len(sum) == 64
+	})
+	return url, sum
+}
+
+// runFrom runs a command on code that is not packed here, to its end.
+func runFrom(t *testing.T, p platforms.Platform, command string) platforms.Report {
+	workspace, err := p.Prepare(t.Context(), platforms.Bundle{CodeDirectory: filepath.Join(t.TempDir(), "not there")})
+	require.NoError(t, err)
+	made := job(t, oneMore(p), platformtest.Behaviour{})
+	made.Workspace, made.Command = workspace, command
+	handle, err := p.Submit(t.Context(), made)
+	require.NoError(t, err)
+	return await(t, p, handle, func(r platforms.Report) bool { return r.Phase.Definite() && !r.Pending })
+}
+
+func TestCodeComesOutOfAnImageOrFromAnAddress(t *testing.T) {
+	cluster := kube.Up(t)
+	t.Parallel()
+	namespace := cluster.Namespace(t)
+	url, sum := serves(t, cluster, namespace)
+	for name, from := range map[string]struct {
+		code    map[string]any
+		command string
+	}{
+		"its own image": {map[string]any{"path": "/etc"}, `grep -q root passwd && echo "perennial: final 1"`},
+		"another image": {map[string]any{"image": kube.ShellImage, "path": "/etc"}, `grep -q root passwd && touch mine && echo "perennial: final 1"`},
+		"an address":    {map[string]any{"url": url, "sha256": sum}, `sh trial.sh`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report := runFrom(t, open(t, cluster, namespace, map[string]any{"code": from.code}), from.command)
+			require.Equal(t, platforms.Exited, report.Phase, "%+v", report)
+			require.Zero(t, report.Exit.Code)
+			require.Len(t, report.Journal.Records, 1)
+		})
+	}
+	other := strings.Repeat("0", 64)
+	report := runFrom(t, open(t, cluster, namespace, map[string]any{"code": map[string]any{"url": url, "sha256": other}}), "true")
+	require.Equal(t, platforms.Lost, report.Phase, "%+v", report)
+	require.Contains(t, report.Reason.Text, "has the SHA-256 sum "+sum)
+}
+
+func TestTheRunnerComesOutOfAnImage(t *testing.T) {
+	cluster := kube.Up(t)
+	t.Parallel()
+	runner, err := binary.For("linux", "amd64")
+	require.NoError(t, err)
+	directory := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(directory, "perennial-runner"), runner, 0o755))
+	namespace := cluster.Namespace(t)
+	// As if it were in the image.
+	patch := map[string]any{"spec": map[string]any{
+		"initContainers": []any{map[string]any{"name": "perennial-runner", "volumeMounts": []any{map[string]any{"name": "built", "mountPath": "/usr/bin"}}}},
+		"volumes":        []any{map[string]any{"name": "built", "hostPath": map[string]any{"path": directory}}}}}
+	p := open(t, cluster, namespace, map[string]any{"runnerImage": kube.ShellImage, "podPatch": patch})
+	report := await(t, p, submit(t, p, `echo "perennial: final 2"`), exited)
+	require.Zero(t, report.Exit.Code)
+	require.Len(t, report.Journal.Records, 1)
+	maps, err := cluster.API.Get(t.Context(), "/api/v1/namespaces/"+namespace+"/configmaps?labelSelector=perennial.dev/experiment")
+	require.NoError(t, err)
+	require.Empty(t, maps["items"])
+}
+
+func TestASourceOfCodeThatCannotBeIsRefused(t *testing.T) {
+	for _, wrong := range []string{`{"sha256": "00"}`, `{"url": "ftp://x", "sha256": "00"}`, `{"path": "relative"}`, `{"path": "/x", "url": "https://x/y.tar.gz"}`, `{"image": "x"}`} {
+		check := kubernetes.New(kubernetes.Options{}).Check
+		require.ErrorContains(t, check(json.RawMessage(`{"image": "x", "code": `+wrong+`}`)), "code.", wrong)
+	}
+}
