@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -82,6 +83,18 @@ func TestTheExamplesOfNNIsFilesAreValid(t *testing.T) {
 		require.Zero(t, result.Code, "%s: %s", name, result.Stderr)
 		require.NotContains(t, result.Stderr, "means nothing", name)
 		require.NotContains(t, result.Stderr, "there is no script", name)
+	}
+}
+
+// All kinds are on the laboratory's cluster, which looks at what trials would be.
+func TestTheClusterTakesTheExampleOfEveryKind(t *testing.T) {
+	t.Parallel()
+	h := endtoend.NewHome(t).With("KUBECONFIG=" + kube.Up(t).Kubeconfig)
+	examples := filepath.Join(endtoend.Root(), "examples", "kubernetes")
+	for _, name := range []string{"job", "jobset", "trainjob", "pytorchjob", "tfjob", "mpijob", "xgboostjob", "paddlejob", "jaxjob"} {
+		result := h.Run("validate", filepath.Join(examples, name+".yml"))
+		require.Zero(t, result.Code, "%s: %s", name, result.Stderr)
+		require.NotContains(t, strings.ToLower(result.Stderr), "warning", name)
 	}
 }
 
