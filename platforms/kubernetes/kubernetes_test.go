@@ -187,3 +187,37 @@ func TestCredentialsThatAreRefusedAreToldAndTheRenewedOnesUsed(t *testing.T) {
 	report := await(t, p, handle, func(r platforms.Report) bool { return r.Phase == platforms.Exited && !r.Pending })
 	require.Len(t, report.Journal.Records, 1)
 }
+
+func TestALoginByAPluginThatHasExpiredIsToldAndTheNextOneUsed(t *testing.T) {
+	cluster := kube.Up(t)
+	t.Parallel()
+	namespace, directory := cluster.Namespace(t), t.TempDir()
+	right, err := os.ReadFile(cluster.Kubeconfig)
+	require.NoError(t, err)
+	var config kube.Object
+	require.NoError(t, json.Unmarshal(right, &config))
+	login, token, file := filepath.Join(directory, "login"), filepath.Join(directory, "token"), filepath.Join(directory, "config")
+	require.NoError(t, os.WriteFile(login, []byte(`#!/bin/sh
+read -r token <"`+token+`" || exit 1
+echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "'"$token"'"}}'
+`), 0o755))
+	kube.Field(config, "users", 0).(kube.Object)["user"] = kube.Object{"exec": kube.Object{"apiVersion": "client.authentication.k8s.io/v1", "command": login, "interactiveMode": "Never"}}
+	content, err := json.Marshal(config)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, content, 0o600))
+	p := open(t, cluster, namespace, map[string]any{"kubeconfig": file})
+	made := job(t, oneMore(p), platformtest.Behaviour{})
+	made.Command = `echo "perennial: final 2"`
+	refused := func(says string) {
+		_, err := p.Submit(t.Context(), made)
+		require.Equal(t, platforms.Denied, platforms.CodeOf(err), "%v", err)
+		require.ErrorContains(t, err, says)
+	}
+	refused("log in again")
+	require.NoError(t, os.WriteFile(token, []byte("expired\n"), 0o600))
+	refused("renew what the kubeconfig")
+	require.NoError(t, os.WriteFile(token, []byte(cluster.API.Token+"\n"), 0o600))
+	var handle platforms.Handle
+	require.Eventually(t, func() bool { handle, err = p.Submit(t.Context(), made); return err == nil }, time.Minute, 50*time.Millisecond)
+	require.Len(t, await(t, p, handle, exited).Journal.Records, 1)
+}

@@ -17,6 +17,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -138,6 +139,9 @@ func Fault(verb string, err error) error {
 	if apierrors.IsUnauthorized(err) {
 		err = fmt.Errorf("the cluster refuses your credentials; renew what the kubeconfig has or names (token, certificate, login of its plugin), and it goes on: %w", err)
 	}
+	if pluginFailed(err) {
+		err = fmt.Errorf("the login that the kubeconfig names (exec) fails: log in again, and it goes on: %w", err)
+	}
 	fault := &platforms.Error{Code: codeOf(err), Verb: verb, Err: err}
 	if seconds, wanted := apierrors.SuggestsClientDelay(err); wanted {
 		fault.After = time.Duration(seconds) * time.Second
@@ -145,9 +149,16 @@ func Fault(verb string, err error) error {
 	return fault
 }
 
+// pluginFailed tells whether a login plugin gave no credentials. The library has no
+// other sign of that than its words.
+func pluginFailed(err error) bool { return strings.Contains(err.Error(), "getting credentials: exec") }
+
 func codeOf(err error) platforms.Code {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
+	switch {
+	case pluginFailed(err):
+		return platforms.Denied
+	case !errors.As(err, &status):
 		return platforms.Transient
 	}
 	switch status.Status().Code {
