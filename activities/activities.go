@@ -20,10 +20,23 @@ import (
 	"github.com/perennial-ml/perennial/tuners"
 )
 
-// Signaler takes a decision to a trial's workflow. It returns nil where there is
-// no such workflow any more: the sweeper repeats what was missed.
-type Signaler interface {
+// TrialWorkflows reaches the workflows of trials.
+type TrialWorkflows interface {
+	// Start starts a trial's workflow, unless one is open. Nothing comes of the
+	// workflow of a trial that has ended.
+	Start(ctx context.Context, start Start) error
+	// EarlyStop takes a decision to a trial's workflow. It returns nil where there is
+	// no such workflow any more: the sweeper repeats what was missed.
 	EarlyStop(ctx context.Context, key trial.Key, decision trial.Decision) error
+}
+
+// Start says of which trial the workflow shall run, and where.
+type Start struct {
+	Experiment string
+	Sequence   int
+	Platform   string // its name, for people
+	Queue      string // the task queue of the platform
+	Searchable bool   // search attributes may be used
 }
 
 // Activities holds what the activities work with. Its exported methods are the
@@ -33,7 +46,7 @@ type Activities struct {
 	Sections    *poller.Sections // of the same record; whoever made them stops them
 	Tuners      func(tuners.Spec) (tuners.Tuner, error)
 	Assessors   func(assessors.Spec) (assessors.Assessor, error)
-	Signaler    Signaler
+	Workflows   TrialWorkflows
 	Environment func(experiment string) string // the caller's environment file, "" if none
 	Queue       func(platform string) string   // the task queue of a platform's activities
 	Named       func(platform string)          // an experiment that begins needs it; may be nil

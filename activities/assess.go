@@ -161,7 +161,7 @@ func (a *Activities) hear(ctx context.Context, at place, build func() (tuners.Tu
 		faults = append(faults, a.judging(ctx, at.experiment))
 	}
 	for _, decision := range made {
-		faults = append(faults, a.Signaler.EarlyStop(ctx, decision.Key, decision.Decision))
+		faults = append(faults, a.Workflows.EarlyStop(ctx, decision.Key, decision.Decision))
 	}
 	return rung, again, judges, errors.Join(faults...)
 }

@@ -11,3 +11,10 @@ func SetIdle(t *testing.T, d time.Duration) {
 	t.Cleanup(func() { idle = before })
 	idle = d
 }
+
+// SetStartPatience sets how long a round waits for its starts in a test.
+func SetStartPatience(t *testing.T, d time.Duration) {
+	before := startPatience
+	t.Cleanup(func() { startPatience = before })
+	startPatience = d
+}

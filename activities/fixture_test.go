@@ -43,6 +43,7 @@ type fixture struct {
 	commands int
 
 	mu      sync.Mutex
+	started []activities.Start
 	signals []trial.Decision
 	tuner   *patientTuner // nil: as configured
 }
@@ -81,7 +82,7 @@ func (f *fixture) activities() *activities.Activities {
 	})
 	return &activities.Activities{
 		Record: f.Store, Sections: sections, StateDirectory: "/state",
-		Tuners: f.build, Assessors: assessors.New, Signaler: f, Logger: logger,
+		Tuners: f.build, Assessors: assessors.New, Workflows: f, Logger: logger,
 		Environment: func(string) string { return "" }, Queue: func(name string) string { return name },
 	}
 }
@@ -91,6 +92,14 @@ func (f *fixture) build(spec tuners.Spec) (tuners.Tuner, error) {
 		return f.tuner, nil
 	}
 	return tuners.New(spec)
+}
+
+// Start notes what would be started.
+func (f *fixture) Start(_ context.Context, start activities.Start) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.started = append(f.started, start)
+	return nil
 }
 
 // EarlyStop notes what would be signalled.

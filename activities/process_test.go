@@ -212,8 +212,12 @@ func TestAnAssessorThatFailsIsTheExperimentsReasonUntilItWorks(t *testing.T) {
 	require.Eventually(t, func() bool { return f.row().Reason.Zero() }, patience, time.Millisecond)
 }
 
-// mute is a Signaler that reaches nobody.
+// mute are TrialWorkflows of which none can be reached.
 type mute struct{}
+
+func (mute) Start(context.Context, activities.Start) error {
+	return errors.New("nobody can be reached")
+}
 
 func (mute) EarlyStop(context.Context, trial.Key, trial.Decision) error {
 	return errors.New("nobody can be reached")
@@ -226,7 +230,7 @@ func TestAllThatAProcessWantsStoppedIsDecidedAlsoWhereNobodyCanBeToldYet(t *test
 		f.report(f.begin(n), metrics.Periodical, "-1")
 	}
 	f.round(cursor, 1) // its answer comes after what it wanted stopped
-	f.Signaler = mute{}
+	f.Workflows = mute{}
 	_, err := call[any](f, f.Assess, id)
 	require.ErrorContains(t, err, "nobody can be reached")
 	open, err := f.OpenDecisions(ctx)

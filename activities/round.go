@@ -23,6 +23,13 @@ type RoundRequest struct {
 	Experiment string `json:"experiment"`
 	Cursor     int64  `json:"cursor"`
 	Stamp      int64  `json:"stamp,omitempty"` // record.Place's
+	// Start are trials whose workflows are to be started, which is all that is needed for
+	// them to run.
+	Start []int `json:"start,omitempty"`
+	// Searchable: their search attributes may be set.
+	Searchable bool `json:"searchable,omitempty"`
+	// Hurry has the answer come at once: the workflow has more to do.
+	Hurry bool `json:"hurry,omitempty"`
 	// Room is how many more trials could start now. It is negative where trials
 	// that were asked still wait for a slot.
 	Room int `json:"room"`
@@ -46,6 +53,8 @@ type RoundAnswer struct {
 	NoMore bool   `json:"noMore,omitempty"` // no further trial will be asked unless a command changes that
 	// Late: the experiment's time is over, and no trial begins any more.
 	Late bool `json:"late,omitempty"`
+	// Unstarted are those of the request's Start that are not known to have been started.
+	Unstarted []int `json:"unstarted,omitempty"`
 	// Progress is as new as the news.
 	Progress Progress `json:"standing"`
 }
@@ -62,12 +71,12 @@ type News struct {
 	Unbegun bool `json:"unbegun,omitempty"`
 }
 
-// Round waits until something that concerns the experiment came after the cursor,
-// or trials can be asked for, and returns both: suggestions for the slots that
-// are free are in the same answer as the ends that freed them. It keeps the
-// experiment's clock meanwhile, and at its ticks returns too where another
-// attention should be shown. A record that does not have what was read is
-// ErrorForgotten.
+// Round starts trials and waits until something that concerns the experiment came after
+// the cursor, or trials can be asked for, and returns both: suggestions for the slots
+// that are free are in the same answer as the ends that freed them. It keeps the
+// experiment's clock meanwhile, and at its ticks returns too where another attention
+// should be shown. A record that does not have what was read is ErrorForgotten.
+// Repeated, it starts no trial twice.
 func (a *Activities) Round(ctx context.Context, request RoundRequest) (answer RoundAnswer, err error) {
 	read := record.Place{Number: request.Cursor, Stamp: request.Stamp}
 	if err := a.Record.SetCursor(ctx, request.Experiment, read); err != nil {
@@ -79,7 +88,12 @@ func (a *Activities) Round(ctx context.Context, request RoundRequest) (answer Ro
 	defer leave()
 	r := &round{Activities: a, RoundRequest: request, changed: changed, tuner: tuner, counted: time.Now()}
 	err = alive(ctx, func(ctx context.Context) error {
+		starting, err := a.begin(ctx, request)
+		if err != nil {
+			return err
+		}
 		answer, err = r.wait(ctx)
+		answer.Unstarted = starting.handBack()
 		return err
 	})
 	return answer, err
@@ -105,7 +119,7 @@ func (r *round) wait(ctx context.Context) (RoundAnswer, error) {
 		rung := r.tuner.bell.next()
 		answer, err := r.look(ctx)
 		concerned := ticked && answer.Progress.Attention() != r.Attention
-		if err != nil || r.worthTelling(answer.News, tick) || answer.NoMore != r.NoMore || answer.Late != r.Late || concerned {
+		if err != nil || r.worthTelling(answer.News, tick) || answer.NoMore != r.NoMore || answer.Late != r.Late || concerned || r.Hurry {
 			return answer, errors.Join(err, r.count(context.WithoutCancel(ctx)))
 		}
 		tick = false

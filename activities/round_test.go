@@ -1,8 +1,11 @@
 package activities_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -87,6 +90,82 @@ func TestEndsThatMakeRoomForNothingAreToldTogether(t *testing.T) {
 	answer, err := call[activities.RoundAnswer](f, f.Round, activities.RoundRequest{Experiment: id, Cursor: cursor, NoMore: true, Left: 9})
 	require.NoError(t, err)
 	require.Len(t, answer.News, 2, "a command is told at once")
+}
+
+func TestARoundStartsTrialsAndInAHurryWaitsForNothing(t *testing.T) {
+	f := newFixture(t)
+	cursor := f.round(1, 2).Cursor
+	request := activities.RoundRequest{Experiment: id, Cursor: cursor, Start: []int{1, 0}, Hurry: true}
+	answer, err := call[activities.RoundAnswer](f, f.Round, request)
+	require.NoError(t, err)
+	require.Empty(t, answer.News)
+	require.ElementsMatch(t, []activities.Start{
+		{Experiment: id, Sequence: 0, Platform: "scripted", Queue: "scripted"}, {Experiment: id, Sequence: 1, Platform: "scripted", Queue: "scripted"},
+	}, f.started)
+}
+
+func TestTrialsThatTemporalIsSlowToStartAreHandedBackWithTheNews(t *testing.T) {
+	activities.SetStartPatience(t, 50*time.Millisecond)
+	f := newFixture(t)
+	cursor := f.round(1, 3).Cursor
+	f.Workflows = slow{f, 1}
+	f.end(2)
+	answer, err := call[activities.RoundAnswer](f, f.Round, activities.RoundRequest{Experiment: id, Cursor: cursor, Start: []int{0, 1}})
+	require.NoError(t, err)
+	require.Contains(t, kinds(answer), trial.KindEnded)
+	require.Equal(t, []int{1}, answer.Unstarted)
+	f.Workflows = f
+	answer, err = call[activities.RoundAnswer](f, f.Round, activities.RoundRequest{Experiment: id, Cursor: cursor, Start: answer.Unstarted})
+	require.NoError(t, err)
+	require.Empty(t, answer.Unstarted)
+}
+
+// slow are TrialWorkflows that never come to start one of the trials.
+type slow struct {
+	activities.TrialWorkflows
+	trial int
+}
+
+func (s slow) Start(ctx context.Context, start activities.Start) error {
+	if start.Sequence == s.trial {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return s.TrialWorkflows.Start(ctx, start)
+}
+
+func TestAStartThatFailsIsTriedAgainWhileTheRoundWaits(t *testing.T) {
+	f := newFixture(t)
+	cursor := f.round(1, 1).Cursor
+	f.Workflows = &reluctant{TrialWorkflows: f}
+	answered := make(chan activities.RoundAnswer, 1)
+	go func() {
+		answer, err := call[activities.RoundAnswer](f, f.Round, activities.RoundRequest{Experiment: id, Cursor: cursor, Start: []int{0}})
+		if err != nil {
+			f.Errorf("round: %v", err)
+		}
+		answered <- answer
+	}()
+	require.Eventually(t, func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.started) == 1
+	}, patience, time.Millisecond)
+	f.end(0)
+	require.Empty(t, (<-answered).Unstarted)
+}
+
+// reluctant are TrialWorkflows of which the first start fails.
+type reluctant struct {
+	activities.TrialWorkflows
+	asked atomic.Bool
+}
+
+func (r *reluctant) Start(ctx context.Context, start activities.Start) error {
+	if !r.asked.Swap(true) {
+		return errors.New("unavailable")
+	}
+	return r.TrialWorkflows.Start(ctx, start)
 }
 
 func TestIntermediatesWakeNoRound(t *testing.T) {

@@ -277,10 +277,10 @@ func TestTheNextCallThatAssessesReadsNoOldEvent(t *testing.T) {
 		built, err := assessors.New(spec)
 		return reader{built, &mu, &read}, err
 	}
-	f.Signaler = mute{}
+	f.Workflows = mute{}
 	_, err := call[any](f, f.Assess, id)
 	require.ErrorContains(t, err, "nobody can be reached", "the first call ends when it has judged")
-	f.Signaler = f
+	f.Workflows = f
 	f.command(trial.SetConcurrency, "5")
 	go call[any](f, f.Assess, id)
 	last := f.row().LastEvent

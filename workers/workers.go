@@ -159,7 +159,7 @@ func (w *Workers) Stop() {
 func (w *Workers) activities() *activities.Activities {
 	return &activities.Activities{
 		Record: w.options.Record, Sections: w.options.Sections, Tuners: tuners.New, Assessors: assessors.New,
-		Signaler: w.Workflows(), Environment: w.options.Environment, Variables: w.options.Variables,
+		Workflows: w.Workflows(), Environment: w.options.Environment, Variables: w.options.Variables,
 		Queue: w.queue, Logger: w.options.Logger,
 		Named: w.serving.want, Searchable: w.searchable, StateDirectory: w.options.StateDirectory,
 	}

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"math"
 	"slices"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -51,13 +52,27 @@ func (e *experimentRun) owe(trials []int) {
 }
 
 // room is how many more trials this run may start: the next one starts the rest.
-func (e *experimentRun) room() int { return max(maxChildren-e.started, 0) }
+func (e *experimentRun) room() int {
+	if e.handsOver {
+		return math.MaxInt
+	}
+	return max(maxChildren-e.started, 0)
+}
 
 // full tells whether this run has done as much as its history should hold.
-func (e *experimentRun) full() bool { return e.started >= maxChildren || len(e.Untold) > 0 }
+func (e *experimentRun) full() bool {
+	if e.handsOver {
+		return e.rounds >= maxRounds || e.told >= maxSignals
+	}
+	return e.started >= maxChildren || len(e.Untold) > 0
+}
 
-// startDue starts the trials that are to be started whatever the limits are.
+// startDue starts the trials that are to be started whatever the limits are, unless
+// the next round does.
 func (e *experimentRun) startDue() {
+	if e.handsOver {
+		return
+	}
 	count := min(len(e.Due), e.room())
 	starting := e.Due[:count]
 	e.Due = e.Due[count:]
@@ -81,30 +96,43 @@ func (e *experimentRun) startWaiting() {
 // startAll starts trials' workflows, some in each workflow task.
 func (e *experimentRun) startAll(trials []int) {
 	for i, n := range trials {
-		if i > 0 && i%maxStarts == 0 {
+		if !e.handsOver && i > 0 && i%maxStarts == 0 {
 			_ = e.starting[len(e.starting)-1].future.Get(e.ctx, nil) // which begins another task
 		}
 		e.start(n)
 	}
 }
 
-// start starts a trial's workflow as a child that outlives this run. That it
-// runs already is as good: its end comes by the log all the same.
+// start has a trial's workflow started by the next round. That it runs already is as
+// good: its end comes by the log all the same.
 func (e *experimentRun) start(n int) {
 	if at, found := slices.BinarySearch(e.Open, n); !found {
 		e.Open = slices.Insert(e.Open, at, n)
 	}
-	ctx := workflow.WithChildOptions(e.ctx, e.childStory(workflow.ChildWorkflowOptions{
+	switch {
+	case !e.handsOver:
+		e.startChild(n)
+	case !slices.Contains(e.Due, n):
+		e.Due = append(e.Due, n)
+	}
+}
+
+// startChild starts a trial's workflow as older versions did, as a child that outlives
+// this run.
+func (e *experimentRun) startChild(n int) {
+	start := activities.Start{
+		Experiment: e.id, Sequence: n, Platform: e.Platforms[n%len(e.Platforms)], Queue: e.Queues[n%len(e.Queues)], Searchable: e.Searchable,
+	}
+	story := storyOf(start)
+	ctx := workflow.WithChildOptions(e.ctx, workflow.ChildWorkflowOptions{
 		WorkflowID:            TrialWorkflowID(e.id, n),
-		TaskQueue:             e.Queues[n%len(e.Queues)],
+		TaskQueue:             start.Queue,
 		WorkflowTaskTimeout:   TaskTimeout,
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-	}, n))
-	input := TrialInput{
-		Experiment: e.id, Sequence: n, Platform: e.Platforms[n%len(e.Platforms)], Searchable: e.Searchable,
-	}
-	child := workflow.ExecuteChildWorkflow(ctx, TrialType, input)
+		StaticSummary:         story.summary, StaticDetails: story.details, Memo: story.memo, TypedSearchAttributes: story.attributes,
+	})
+	child := workflow.ExecuteChildWorkflow(ctx, TrialType, inputOf(start))
 	e.starting = append(e.starting, beginning{n, child.GetChildWorkflowExecution()})
 	e.started++
 	e.began[n] = true

@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
+	"github.com/perennial-ml/perennial/activities"
 	"github.com/perennial-ml/perennial/trial"
 )
 
@@ -75,6 +76,25 @@ func (c Client) Overview(ctx context.Context, experiment string) (overview Overv
 		err = answer.Get(&overview)
 	}
 	return overview, err
+}
+
+// Start implements activities.TrialWorkflows.
+func (c Client) Start(ctx context.Context, start activities.Start) error {
+	story := storyOf(start)
+	options := client.StartWorkflowOptions{
+		ID:                       TrialWorkflowID(start.Experiment, start.Sequence),
+		TaskQueue:                start.Queue,
+		WorkflowTaskTimeout:      TaskTimeout,
+		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
+		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		StaticSummary:            story.summary, StaticDetails: story.details, Memo: story.memo, TypedSearchAttributes: story.attributes,
+	}
+	_, err := c.Temporal.ExecuteWorkflow(ctx, options, TrialType, inputOf(start))
+	return err
+}
+
+func inputOf(start activities.Start) TrialInput {
+	return TrialInput{Experiment: start.Experiment, Sequence: start.Sequence, Platform: start.Platform, Searchable: start.Searchable}
 }
 
 // EarlyStop takes a decision to a trial's workflow. It is no error if there is

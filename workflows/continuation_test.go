@@ -1,12 +1,15 @@
 package workflows_test
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
@@ -77,9 +80,9 @@ func TestATrialThatWasInterruptedIsNotMissedWhileTheExperimentStops(t *testing.T
 		require.NoError(t, err)
 	}
 	b.command(trial.Stop, "")
-	told := 0
+	var told atomic.Int32
 	b.trial = func(inner workflow.Context, input workflows.TrialInput) (activities.Settlement, error) {
-		if told++; told > 2 { // started again: it has nothing to tell
+		if told.Add(1) > 2 { // started again: it has nothing to tell
 			return workflows.Trial(inner, input)
 		}
 		workflow.GetSignalChannel(inner, workflows.SignalCancel).Receive(inner, nil)
@@ -103,9 +106,9 @@ func (b *bench) interrupt(n int) {
 
 func TestATrialThatNobodyDrivesIsStartedAgain(t *testing.T) {
 	b := newBench(t, settings{concurrency: 1, trials: 1, behaviour: quick})
-	lost := 0
+	var lost atomic.Bool
 	b.trial = func(inner workflow.Context, input workflows.TrialInput) (activities.Settlement, error) {
-		if lost++; lost == 1 {
+		if !lost.Swap(true) {
 			return activities.Settlement{}, errors.New("terminated")
 		}
 		return workflows.Trial(inner, input)
@@ -184,37 +187,28 @@ func TestAStateOfANewerVersionIsRefusedUntilThatIsBack(t *testing.T) {
 	require.True(t, b.experiment().Reason.Zero())
 }
 
-// begun is how many trials' workflows a run of the experiment's starts.
-func (b *bench) begun(input workflows.ExperimentInput) (started int, next workflows.ExperimentInput, again bool) {
-	b.configure = func(env *testsuite.TestWorkflowEnvironment) {
-		started = 0
-		env.SetOnChildWorkflowStartedListener(func(*workflow.Info, workflow.Context, converter.EncodedValues) { started++ })
-	}
-	next, again = b.run(input)
-	return started, next, again
-}
-
-func TestAnExperimentBegunFromTheRecordStartsItsLiveTrialsOverSeveralRuns(t *testing.T) {
-	const many = 600
-	b := newBench(t, settings{concurrency: many, trials: many, behaviour: slow})
+func TestAnExperimentBegunFromTheRecordStartsItsLiveTrialsOverSeveralRounds(t *testing.T) {
+	const many = 250
+	b := newBench(t, settings{concurrency: many, trials: many, behaviour: quick})
 	b.ask(many)
 	for n := range many {
 		_, err := b.BeginAttempt(ctx, id, n, "fake")
 		require.NoError(t, err)
 	}
-	b.trial = func(inner workflow.Context, _ workflows.TrialInput) (activities.Settlement, error) {
-		return activities.Settlement{}, workflow.Sleep(inner, time.Hour)
+	var started []int
+	b.configure = func(env *testsuite.TestWorkflowEnvironment) {
+		env.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, arguments converter.EncodedValues) {
+			var request activities.RoundRequest
+			if info.ActivityType.Name == "Round" && arguments.Get(&request) == nil && len(request.Start) > 0 {
+				require.Equal(t, len(request.Start) == 100, request.Hurry, "it waits for news only once it has started all")
+				started = append(started, len(request.Start))
+			}
+		})
 	}
-	input, all := workflows.ExperimentInput{Experiment: id}, 0
-	for _, left := range []int{350, 100} {
-		started, next, again := b.begun(input)
-		require.True(t, again)
-		require.LessOrEqual(t, started, 250)
-		require.Len(t, next.State.Due, left)
-		require.Len(t, next.State.Open, many, "they are under way for the experiment")
-		input, all = next, all+started
-	}
-	require.Equal(t, 500, all)
+	require.Equal(t, record.Done, b.drive().Status)
+	require.Equal(t, []int{100, 100, 50}, started)
+	require.Equal(t, same(trial.Succeeded, many), b.states())
+	b.onceEach()
 }
 
 func TestAllTrialsEndEarlyByOneCommitAndAreToldOverSeveralRuns(t *testing.T) {
@@ -225,8 +219,8 @@ func TestAllTrialsEndEarlyByOneCommitAndAreToldOverSeveralRuns(t *testing.T) {
 		_, err := b.BeginAttempt(ctx, id, n, "fake")
 		require.NoError(t, err)
 	}
-	b.trial = func(inner workflow.Context, _ workflows.TrialInput) (activities.Settlement, error) {
-		return activities.Settlement{}, workflow.Sleep(inner, time.Hour)
+	b.trial = func(workflow.Context, workflows.TrialInput) (activities.Settlement, error) {
+		return activities.Settlement{}, nil
 	}
 	state := &workflows.State{
 		Format: workflows.StateFormat, Status: record.Running, Concurrency: many, Queues: []string{"platform.fake.test"}, Platforms: []string{"fake"},
@@ -236,7 +230,7 @@ func TestAllTrialsEndEarlyByOneCommitAndAreToldOverSeveralRuns(t *testing.T) {
 		state.Open = append(state.Open, n)
 	}
 	b.command(trial.EarlyStopCommand, "")
-	_, next, again := b.begun(workflows.ExperimentInput{Experiment: id, State: state})
+	next, again := b.run(workflows.ExperimentInput{Experiment: id, State: state})
 	require.True(t, again)
 	open, err := b.OpenDecisions(ctx)
 	require.NoError(t, err)

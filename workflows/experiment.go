@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -13,11 +14,15 @@ import (
 )
 
 const (
-	// maxStarts bounds the children started in one workflow task: more would
-	// strain the size of its answer.
+	// maxRounds bounds the rounds of one run, and so its history, at six events each
+	// and as much again for what people say meanwhile.
+	maxRounds = 300
+	// maxStarts bounds the trials that one round starts, which keep it from the news,
+	// and the children started in one workflow task: more would strain the size of
+	// its answer.
 	maxStarts = 100
-	// maxChildren bounds the children one run starts, and so its history, at some
-	// five events each. A worker that has lost the run replays all of it within
+	// maxChildren bounds the children that a run of an older version starts, and so
+	// its history, at some five events each. A worker that has lost the run replays all of it within
 	// ExperimentTaskTimeout or never: 5,000 events took longer on a busy machine.
 	maxChildren = 250
 	// maxSignals bounds the trials that one run tells something, at three events each.
@@ -83,6 +88,7 @@ func Experiment(ctx workflow.Context, input ExperimentInput) (string, error) {
 		return "", err
 	}
 	e.assess()
+	e.handsOver = workflow.GetVersion(e.ctx, "rounds start trials", workflow.DefaultVersion, 1) > workflow.DefaultVersion
 	if input.State != nil {
 		e.refuseNewer(input.State.Format)
 		e.State, e.introduced = *input.State, true
@@ -131,12 +137,17 @@ type experimentRun struct {
 	State
 	id       string
 	ctx      workflow.Context
-	commands int          // handled by this run
-	saying   int          // commands of our own making that are not on record yet
-	started  int          // children of this run
-	told     int          // trials that this run told something
-	began    map[int]bool // trials that this run started
-	starting []beginning  // of children of this run
+	commands int // handled by this run
+	// handsOver has rounds start the trials that are due. It is false for a run of an
+	// older version, which starts them as its children.
+	handsOver bool
+	rounds    int          // of this run
+	handed    int          // of the trials that are due, those that the round under way starts
+	saying    int          // commands of our own making that are not on record yet
+	started   int          // children of this run
+	told      int          // trials that this run told something
+	began     map[int]bool // trials that this run started
+	starting  []beginning  // of children of this run
 
 	introduced bool // Temporal was told what this is
 	accepted   bool // by this run: no trial of it can have been forgotten
@@ -240,7 +251,8 @@ func (e *experimentRun) open() (opened activities.OpenAnswer, err error) {
 	return opened, nil
 }
 
-// drive is the one loop: start what was asked, wait for a round, apply it.
+// drive is the one loop: see what is to be started, have a round start it and wait for
+// news, apply those.
 func (e *experimentRun) drive() error {
 	e.prepare()
 	e.takeInLate()
@@ -282,11 +294,17 @@ func (e *experimentRun) assess() {
 }
 
 func (e *experimentRun) round() (answer activities.RoundAnswer, err error) {
+	start := e.handOver()
 	request := activities.RoundRequest{
+		Start: start, Searchable: e.Searchable && len(start) > 0, Hurry: e.handsOver && (len(e.Due) > len(start) || len(e.Untold) > 0),
 		Experiment: e.id, Cursor: e.Cursor, Stamp: e.Stamp, NoMore: e.NoMore, Late: e.Late,
 		Room: e.Concurrency - len(e.Open) - len(e.Waiting), Left: e.left(), Attention: e.Progress.Attention(),
 	}
-	err = workflow.ExecuteActivity(forLong(e.ctx, e.roundSummary()), do.Round, request).Get(e.ctx, &answer)
+	err = workflow.ExecuteActivity(forLong(e.ctx, e.roundSummary(start)), do.Round, request).Get(e.ctx, &answer)
+	e.handed, e.rounds = 0, e.rounds+1
+	if err == nil {
+		e.Due = slices.Concat(answer.Unstarted, e.Due[len(start):])
+	}
 	return answer, err
 }
 
@@ -296,6 +314,15 @@ func (e *experimentRun) left() int {
 		return 0
 	}
 	return len(e.Open)
+}
+
+// handOver are the trials that are due as far as the next round starts them.
+func (e *experimentRun) handOver() []int {
+	if !e.handsOver {
+		return nil
+	}
+	e.handed = min(len(e.Due), maxStarts)
+	return e.Due[:e.handed]
 }
 
 // apply takes over what happened. What the record told of already when this run
@@ -359,8 +386,8 @@ func (e *experimentRun) finish() (finished bool, err error) {
 	return finished, err
 }
 
-// continueAsNew hands the state to a fresh run, once every child that this one
-// started is known to have started: Temporal could drop it otherwise.
+// continueAsNew hands the state to a fresh run. What a run of an older version started
+// is known to have started before: Temporal could drop it otherwise.
 func (e *experimentRun) continueAsNew() error {
 	e.confirmStarts()
 	if err := e.hear(); err != nil {

@@ -262,7 +262,7 @@ func TestAFailedTrialIsAResultLikeAnother(t *testing.T) {
 }
 
 func TestEverybodyWhoHasASlotStartsWithoutWaitingForNews(t *testing.T) {
-	const many = 230
+	const many = 130 // more than one round starts
 	b := newBench(t, settings{concurrency: many, trials: 1, behaviour: slow})
 	for range many {
 		b.command(trial.AddTrial, `{"x": 1}`)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/log"
@@ -34,7 +36,7 @@ import (
 const (
 	id = "abcdefgh"
 	// patience is how long anything may take on a busy machine.
-	patience = 20 * time.Second
+	patience = 2 * time.Minute
 )
 
 var ctx = context.Background()
@@ -46,6 +48,7 @@ type bench struct {
 	*record.Store
 	activities *activities.Activities
 	env        atomic.Pointer[testsuite.TestWorkflowEnvironment] // of the run in progress
+	open       openTrials
 	commands   int
 	configure  func(*testsuite.TestWorkflowEnvironment) // of every run that begins; may be nil
 	trial      func(workflow.Context, workflows.TrialInput) (activities.Settlement, error)
@@ -71,6 +74,7 @@ func newBench(t *testing.T, s settings) *bench {
 	store, err := record.Open(filepath.Join(t.TempDir(), "record.db"))
 	require.NoError(t, err)
 	b := &bench{T: t, Store: store, trial: workflows.Trial}
+	b.open.envs = map[string]*testsuite.TestWorkflowEnvironment{}
 	b.serve(fake.New(fake.Options{StateDirectory: t.TempDir()}))
 	b.command(trial.Accept, config(t, s))
 	return b
@@ -88,12 +92,13 @@ func (b *bench) serve(kind platforms.Kind) {
 	})
 	b.activities = &activities.Activities{
 		Record: b.Store, Sections: sections,
-		Tuners: tuners.New, Assessors: assessors.New, Signaler: b, Logger: logger,
+		Tuners: tuners.New, Assessors: assessors.New, Workflows: b, Logger: logger,
 		Environment: func(string) string { return "" },
 		Queue:       func(name string) string { return "platform." + name + ".test" },
 	}
 	b.Cleanup(func() {
 		sections.Stop()
+		b.open.running.Wait()
 		b.Close()
 	})
 }
@@ -129,15 +134,81 @@ func (b *bench) command(name, value string) {
 	require.NoError(b, err)
 }
 
-// EarlyStop takes a decision to a trial's workflow in the environment.
-func (b *bench) EarlyStop(_ context.Context, key trial.Key, decision trial.Decision) error {
-	ending := workflows.Ending{Cause: decision.Cause, Decision: decision.ID, Reason: decision.Reason}
-	_ = b.env.Load().SignalWorkflowByID(workflows.TrialWorkflowID(key.Experiment, key.Sequence), workflows.SignalEarlyStop, ending)
+// openTrials are the trials' workflows that run, each in an environment of its own, as
+// they do beside their experiment's.
+type openTrials struct {
+	mu      sync.Mutex
+	envs    map[string]*testsuite.TestWorkflowEnvironment
+	running sync.WaitGroup
+}
+
+const (
+	heldTrial = "HeldTrial"
+	// hold is the activity without which the clock of a trial that waits would leap.
+	hold = "Hold"
+)
+
+// Start runs a trial's workflow, unless it runs.
+func (b *bench) Start(_ context.Context, start activities.Start) error {
+	b.open.mu.Lock()
+	defer b.open.mu.Unlock()
+	name := workflows.TrialWorkflowID(start.Experiment, start.Sequence)
+	if b.open.envs[name] != nil {
+		return nil
+	}
+	env, began, ended := b.bare(name), make(chan struct{}), make(chan struct{})
+	env.RegisterWorkflowWithOptions(func(inner workflow.Context, input workflows.TrialInput) (activities.Settlement, error) {
+		holding := workflow.WithActivityOptions(inner, workflow.ActivityOptions{StartToCloseTimeout: time.Hour})
+		workflow.ExecuteActivity(holding, hold)
+		close(began)
+		return b.trial(inner, input)
+	}, workflow.RegisterOptions{Name: heldTrial})
+	env.RegisterActivityWithOptions(func() error { <-ended; return nil }, activity.RegisterOptions{Name: hold})
+	defer func() { <-began }()
+	b.open.envs[name] = env
+	b.open.running.Go(func() {
+		defer close(ended)
+		env.ExecuteWorkflow(heldTrial, workflows.TrialInput{Experiment: start.Experiment, Sequence: start.Sequence, Platform: start.Platform})
+		b.open.mu.Lock()
+		defer b.open.mu.Unlock()
+		delete(b.open.envs, name)
+	})
 	return nil
 }
 
-// environment is Temporal's for tests, with everything of ours registered.
+// tell signals a trial's workflow, if there is one.
+func (b *bench) tell(name, signal string, word any) error {
+	b.open.mu.Lock()
+	defer b.open.mu.Unlock()
+	env := b.open.envs[name]
+	if env == nil {
+		return serviceerror.NewNotFound("no such workflow")
+	}
+	return env.SignalWorkflowByID(name, signal, word)
+}
+
+// EarlyStop takes a decision to a trial's workflow.
+func (b *bench) EarlyStop(_ context.Context, key trial.Key, decision trial.Decision) error {
+	ending := workflows.Ending{Cause: decision.Cause, Decision: decision.ID, Reason: decision.Reason}
+	_ = b.tell(workflows.TrialWorkflowID(key.Experiment, key.Sequence), workflows.SignalEarlyStop, ending)
+	return nil
+}
+
+// environment is Temporal's for tests, for a run of the experiment.
 func (b *bench) environment(workflowID string) *testsuite.TestWorkflowEnvironment {
+	env := b.bare(workflowID)
+	env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).
+		Return(func(_, workflowID, _, signal string, word any) error { return b.tell(workflowID, signal, word) }).Maybe()
+	if b.configure != nil {
+		b.configure(env)
+	}
+	b.env.Store(env)
+	b.runs++
+	return env
+}
+
+// bare is Temporal's environment for tests, with everything of ours registered.
+func (b *bench) bare(workflowID string) *testsuite.TestWorkflowEnvironment {
 	suite := testsuite.WorkflowTestSuite{}
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestWorkflowEnvironment()
@@ -146,13 +217,6 @@ func (b *bench) environment(workflowID string) *testsuite.TestWorkflowEnvironmen
 	env.RegisterWorkflowWithOptions(workflows.Experiment, workflow.RegisterOptions{Name: workflows.ExperimentType})
 	env.RegisterWorkflowWithOptions(b.trial, workflow.RegisterOptions{Name: workflows.TrialType})
 	env.RegisterActivity(b.activities)
-	env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, mock.Anything, mock.Anything).
-		Return(serviceerror.NewNotFound("no such workflow")).Maybe()
-	if b.configure != nil {
-		b.configure(env)
-	}
-	b.env.Store(env)
-	b.runs++
 	return env
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -120,7 +121,18 @@ func (e *experimentRun) conclude() error {
 // describe tells how the experiment stands, in words. Words are no history: who
 // looks is told by a worker.
 func (e *experimentRun) describe() {
-	workflow.SetCurrentDetails(e.ctx, e.words())
+	workflow.SetCurrentDetails(e.ctx, e.words()+"\n\n"+e.whereTrialsAre())
+}
+
+// whereTrialsAre tells how to find the trials, which the page of the experiment does not
+// list.
+func (e *experimentRun) whereTrialsAre() string {
+	if !e.Searchable {
+		return fmt.Sprintf("Its trials are the workflows `%s`, `-1` and so on.", TrialWorkflowID(e.id, 0))
+	}
+	query := fmt.Sprintf("ExperimentId = '%s' AND WorkflowType = '%s'", e.id, TrialType)
+	page := fmt.Sprintf("/namespaces/%s/workflows?query=%s", workflow.GetInfo(e.ctx).Namespace, url.QueryEscape(query))
+	return fmt.Sprintf("[Its trials](%s) are the workflows `%s`, `-1` and so on.", page, TrialWorkflowID(e.id, 0))
 }
 
 // words are such as "12 of 40 done, best 0.974 by trial 7; 4 under way; trial
@@ -166,32 +178,61 @@ func progressOf(progress activities.Progress) string {
 // number writes a metric for people: four digits say enough.
 func number(value float64) string { return strconv.FormatFloat(value, 'g', 4, 64) }
 
-// roundSummary says what a round waits for.
-func (e *experimentRun) roundSummary() string {
+// roundSummary says what a round starts and waits for.
+func (e *experimentRun) roundSummary(start []int) string {
 	room := max(e.Concurrency-len(e.Open)-len(e.Waiting), 0)
-	return fmt.Sprintf("wait for news (%d under way, %d waiting, room for %d)", len(e.Open), len(e.Waiting), room)
+	news := fmt.Sprintf("wait for news (%d under way, %d waiting, room for %d)", len(e.Open), len(e.Waiting), room)
+	switch {
+	case len(start) == 0:
+		return news
+	case len(start) == 1:
+		return fmt.Sprintf("start trial %d; %s", start[0], news)
+	case len(start) <= maxNamed:
+		return fmt.Sprintf("start trials %s; %s", enumerated(start), news)
+	}
+	return fmt.Sprintf("start %d trials from %d on; %s", len(start), start[0], news)
 }
+
+// enumerated writes numbers such as "3, 4, 7".
+func enumerated(numbers []int) string {
+	texts := make([]string, len(numbers))
+	for i, n := range numbers {
+		texts[i] = strconv.Itoa(n)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// maxNamed bounds the trials that a summary names one by one.
+const maxNamed = 4
 
 // overview answers QueryState.
 func (e *experimentRun) overview() (Overview, error) {
 	return Overview{
 		Status: e.Status, Paused: e.Paused, Concurrency: e.Concurrency, Progress: e.Progress,
-		Open: e.Open, Starting: slices.Concat(e.unconfirmed(), e.Due), Waiting: e.Waiting, Cursor: e.Cursor,
+		Open: e.Open, Starting: slices.Concat(e.unconfirmed(), e.Due[e.handed:]), Waiting: e.Waiting, Cursor: e.Cursor,
 	}, nil
 }
 
-// childStory is what Temporal shows of a trial from its first moment, at no event
-// of its own.
-func (e *experimentRun) childStory(options workflow.ChildWorkflowOptions, n int) workflow.ChildWorkflowOptions {
-	id, place := trial.ID(e.id, n), e.Platforms[n%len(e.Platforms)]
-	options.StaticSummary = fmt.Sprintf("trial %d (%s)", n, id)
-	options.StaticDetails = fmt.Sprintf(trialDetails, n, id, e.id, place)
-	options.Memo = map[string]any{"trial": id, "sequence": n}
-	if e.Searchable {
-		options.TypedSearchAttributes = temporal.NewSearchAttributes(
-			experimentID.ValueSet(e.id), platform.ValueSet(place), trialIndex.ValueSet(int64(n)))
+// story is what Temporal shows of a trial from its first moment, at no event of its
+// own.
+type story struct {
+	summary, details string
+	memo             map[string]any
+	attributes       temporal.SearchAttributes
+}
+
+func storyOf(start activities.Start) story {
+	n, id := start.Sequence, trial.ID(start.Experiment, start.Sequence)
+	told := story{
+		summary: fmt.Sprintf("trial %d (%s)", n, id),
+		details: fmt.Sprintf(trialDetails, n, id, start.Experiment, start.Platform),
+		memo:    map[string]any{"trial": id, "sequence": n},
 	}
-	return options
+	if start.Searchable {
+		told.attributes = temporal.NewSearchAttributes(
+			experimentID.ValueSet(start.Experiment), platform.ValueSet(start.Platform), trialIndex.ValueSet(int64(n)))
+	}
+	return told
 }
 
 // describe tells where the trial is, in words.

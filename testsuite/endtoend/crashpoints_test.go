@@ -34,6 +34,22 @@ func TestTheRunnerDiesAtEachOfItsCrashPoints(t *testing.T) {
 	}
 }
 
+func TestAHostThatDiesAsItStartsATrialStartsEachOnce(t *testing.T) {
+	for _, point := range []string{"round.asked-before-start", "round.started-before-answer"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			h := NewHome(t)
+			crashed := filepath.Join(t.TempDir(), "crashed")
+			h.With("PERENNIAL_CRASH_POINT=" + point + ":" + crashed).Serve()
+			run := h.Follow(h.Experiment(short(4, 2)))
+			require.Equal(t, "DONE", run.Finished(2*Patience).Status)
+			require.FileExists(t, crashed, "the crash point was not reached")
+			h.RequireExactlyOnce(run.ID(), 4, nil)
+			h.RequireNothingLeft()
+		})
+	}
+}
+
 func TestARunnerThatDiesWhileItEndsItsTrialLeavesNothingAndTheTrialIsEnded(t *testing.T) {
 	for _, point := range []string{"cancel.intent-before-TERM", "cancel.TERM-before-KILL"} {
 		t.Run(point, func(t *testing.T) {

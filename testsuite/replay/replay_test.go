@@ -1,8 +1,10 @@
 package replay
 
 import (
+	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,26 +63,32 @@ func TestTheKeptHistoriesTellWhatTheyAreNamedFor(t *testing.T) {
 		queue := recorded.History.Events[0].GetWorkflowExecutionStartedEventAttributes().GetTaskQueue().GetName()
 		for _, event := range recorded.History.Events {
 			seen[scenario+" "+event.EventType.String()] = true
+			if marker := event.GetMarkerRecordedEventAttributes(); marker != nil {
+				seen[fmt.Sprintf("%s %s %s", scenario, event.EventType, marker.GetMarkerName())] = true
+			}
 			if failure := event.GetActivityTaskStartedEventAttributes().GetLastFailure(); failure != nil {
 				seen[scenario+" orphaned"] = true
 			}
 			if activity := event.GetActivityTaskScheduledEventAttributes(); activity != nil {
 				name := activity.GetActivityType().GetName()
 				seen[scenario+" "+name] = true
-				require.True(t, name == "PrepareCodeDir" || activity.GetTaskQueue().GetName() == queue,
+				verb := slices.Contains([]string{"PrepareCodeDir", "TakeIn", "CancelTrial"}, name) // they end by themselves
+				require.True(t, verb || activity.GetTaskQueue().GetName() == queue,
 					"%s: %s waits in another queue than its workflow's, and so is not given out at once", path, name)
 			}
 		}
 	}
 	for _, needed := range []string{
 		"continued " + enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW.String(),
+		"continued " + enumspb.EVENT_TYPE_MARKER_RECORDED.String() + " Version",
+		"unversioned " + enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW.String(),
 		"stopped " + enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED.String(),
 		"stopped CancelTrial",
 		"early CancelTrial",
 		"killed " + enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_COMPLETED.String(),
 		"crashed orphaned",
 		"fault RunAttempt",
-		"small " + enumspb.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED.String(),
+		"unversioned " + enumspb.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED.String(),
 	} {
 		require.True(t, seen[needed], "no kept history has %q", needed)
 	}

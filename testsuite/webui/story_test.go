@@ -1,6 +1,7 @@
 package webui
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -68,7 +69,9 @@ func TestListsQueriesAndDetailsTellTheStoryOfAnExperiment(t *testing.T) {
 	require.Equal(t, 1, trial.Attempt)
 	require.InDelta(t, 0.93, *trial.Result.Value, 1e-9)
 	require.NotEmpty(t, trial.Parameters)
-	require.Equal(t, "DONE: 4 of 4 done, best 0.93 by trial 3", w.details(w.workflow()))
+	words, found, _ := strings.Cut(w.details(w.workflow()), "\n")
+	require.Equal(t, "DONE: 4 of 4 done, best 0.93 by trial 3", words)
+	require.Contains(t, found, "[Its trials](/namespaces/")
 	require.Contains(t, w.details(w.trial(3)), "SUCCEEDED with 0.93")
 }
 
