@@ -231,7 +231,7 @@ func (a apart) Logs(ctx context.Context, question verbs.LogQuestion) (string, er
 	text := ""
 	switch {
 	case known != nil:
-		content, err := os.ReadFile(filepath.Join(outputOf(question.Run), "attempt", filepath.Base(question.Stream)))
+		content, err := os.ReadFile(filepath.Join(leftBy(question.Run), filepath.Base(question.Stream)))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return "", platforms.Errorf(platforms.Transient, "logs", "%w", err)
 		}

@@ -47,7 +47,12 @@ func TestConformanceOnUFile(t *testing.T) {
 
 // read is what a run printed.
 func (o *opened) read(handle platforms.Handle, stream string) string {
-	reader, err := o.Platform.(platforms.WithLogs).Logs(o.t.Context(), handle, platforms.Log{Stream: stream})
+	return o.readOf(handle, "", stream)
+}
+
+// readOf is what one of the nodes of a run printed.
+func (o *opened) readOf(handle platforms.Handle, node, stream string) string {
+	reader, err := o.Platform.(platforms.WithLogs).Logs(o.t.Context(), handle, platforms.Log{Stream: stream, Replica: node})
 	require.NoError(o.t, err)
 	defer reader.Close()
 	text, err := io.ReadAll(reader)
@@ -75,9 +80,10 @@ func TestCodeGoesIntoTheBucketOnceAndOutputComesBack(t *testing.T) {
 	handle, err := o.Submit(t.Context(), job)
 	require.NoError(t, err)
 	report := o.await(handle, succeeded)
-	content, err := os.ReadFile(filepath.Join(report.Output, "attempt", "model", "a b.bin"))
+	content, err := os.ReadFile(filepath.Join(report.Output, "model", "a b.bin"))
 	require.NoError(t, err)
 	require.Equal(t, "weights\n", string(content))
+	require.FileExists(t, filepath.Join(report.Output, "stdout"), "where commands look for it")
 	require.Equal(t, "code is here\n", strings.SplitAfter(o.read(handle, "stdout"), "\n")[0])
 	require.Equal(t, []string{"FINAL 0.5"}, o.reported(handle))
 	require.Eventually(t, func() bool { return len(o.Files()) == 3 }, time.Minute, 20*time.Millisecond, "output goes from the bucket once it is here: %v", o.Files())

@@ -121,9 +121,13 @@ func (a apart) download(ctx context.Context, f *fetching, run verbs.Run, one job
 // outputOf is the directory of what a run's job left, as the job had it.
 func outputOf(run verbs.Run) string { return filepath.Join(run.Directory, "output") }
 
+// leftBy is the directory in it of the runner, with the trial's output, metrics and logs;
+// it is not there where the runner never came to write it.
+func leftBy(run verbs.Run) string { return filepath.Join(outputOf(run), "attempt") }
+
 // conclude is how a run ended, by what its job left.
 func conclude(run verbs.Run, one job) verbs.Report {
-	exit, err := rundir.Run{Directory: filepath.Join(outputOf(run), "attempt")}.ReadExit()
+	exit, err := rundir.Run{Directory: leftBy(run)}.ReadExit()
 	switch {
 	case err == nil && exit != nil:
 		return verbs.Report{Phase: verbs.Exited, Exit: &exit.Exit, Started: exit.Started, Ended: exit.Ended}
@@ -158,7 +162,10 @@ func fetched(question verbs.Question) (*verbs.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	told.Output, told.Data, told.Next = outputOf(question.Run), nil, question.After
+	told.Data, told.Next = nil, question.After
+	if _, err := os.Stat(leftBy(question.Run)); err == nil {
+		told.Output = leftBy(question.Run)
+	}
 	if told.Records, told.More, err = records(question); len(told.Records) > 0 {
 		told.Next = strconv.FormatInt(told.Records[len(told.Records)-1].Number, 10)
 	}
@@ -168,7 +175,7 @@ func fetched(question verbs.Question) (*verbs.Report, error) {
 // records reads what follows a cursor, the number of a record, of a journal that is
 // here.
 func records(question verbs.Question) (found []metrics.Record, more bool, err error) {
-	path, after := filepath.Join(outputOf(question.Run), "attempt", rundir.JournalFile), number(question.After)
+	path, after := filepath.Join(leftBy(question.Run), rundir.JournalFile), number(question.After)
 	for offset := int64(0); len(found) == 0; {
 		read, next, err := metrics.ReadJournal(path, offset)
 		if errors.Is(err, metrics.ErrNoJournal) || err == nil && len(read) == 0 {

@@ -43,6 +43,11 @@ func TestSeveralNodesTrainTogetherAndTheFirstOneCounts(t *testing.T) {
 			nodes, err := os.ReadDir(filepath.Join(report.Output, "nodes"))
 			require.NoError(t, err)
 			require.Len(t, nodes, processes-1)
+			for _, node := range nodes {
+				require.Contains(t, o.readOf(handle, node.Name(), "stdout"), "perennial: intermediate 0.5")
+			}
+			_, err = o.Platform.(platforms.WithLogs).Logs(t.Context(), handle, platforms.Log{Stream: "stdout", Replica: "ps-9"})
+			require.ErrorContains(t, err, nodes[0].Name())
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,14 @@ import (
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/trial"
+)
+
+// NodesDirectory is where, in a run's directory in a shared one, the further nodes of
+// that run have a directory each, by their names, if it has any: with the runner's own in
+// it called "attempt".
+const (
+	NodesDirectory = "nodes"
+	nodesRun       = "attempt"
 )
 
 const (
@@ -470,10 +479,29 @@ func (p *Platform) Logs(ctx context.Context, handle platforms.Handle, wanted pla
 	if err != nil {
 		return nil, fileFault("logs", err)
 	}
+	if a.Shared && wanted.Replica != "" {
+		return a.openReplica(wanted)
+	}
 	if a.Shared || wanted.Stream == trial.ParameterFile {
 		return openFrom(a.Path(wanted.Stream), wanted.From)
 	}
 	return p.askLogs(ctx, a, wanted)
+}
+
+// openReplica opens what one of the further nodes of a run printed.
+func (a attempt) openReplica(wanted platforms.Log) (io.ReadCloser, error) {
+	entries, err := os.ReadDir(a.Path(NodesDirectory))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fileFault("logs", err)
+	}
+	var names []string
+	for _, one := range entries {
+		names = append(names, one.Name())
+	}
+	if !slices.Contains(names, wanted.Replica) {
+		return nil, platforms.Errorf(platforms.NotFound, "logs", "there is no replica %q beside the one that decides, only %v", wanted.Replica, names)
+	}
+	return openFrom(a.Path(filepath.Join(NodesDirectory, wanted.Replica, nodesRun, wanted.Stream)), wanted.From)
 }
 
 func openFrom(path string, from int64) (io.ReadCloser, error) {

@@ -96,6 +96,7 @@ func TestTrialsOnUAITrainAndUFileOutliveTheirHost(t *testing.T) {
 	h.KillAndAwait(endtoend.Host)
 	require.Equal(t, "DONE", run.Finished(3*endtoend.Patience).Status)
 	h.RequireExactlyOnce(run.ID(), 3, nil)
+	require.Contains(t, h.Must("logs", run.ID(), "0"), "perennial: final 1")
 	require.Equal(t, 3, service.Calls("CreateUAITrainJob"))
 	require.Empty(t, commandsWith(t, uailab.PrivateKey))
 	require.Equal(t, []string{filepath.Join(h.Dir, "experiments", run.ID(), "secrets")}, filesWith(t, h.Dir, uailab.PrivateKey))
