@@ -136,9 +136,9 @@ kube-down:
 	@bin/kube/up -down
 
 # needs Chromium: apt-get install chromium
-pictures: build
+pictures: build $(VENV)/ready
 	@mkdir -p docs/pictures
-	go run ./testsuite/webui/pictures bin/starter examples/shell/experiment.yml docs/pictures
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" go run ./testsuite/webui/pictures bin/starter examples/shell/experiment.yml examples/digits/experiment.yml docs/pictures
 
 # Finished rounds are kept in bin/chaos.jsonl and not run again.
 chaos: build

@@ -69,14 +69,14 @@ function Overview({ e, live, dark }: { e: Experiment; live: Live; dark: boolean 
 function Tiles({ e }: { e: Experiment }) {
   const now = useNow()
   const counts = (['RUNNING', 'WAITING', 'FAILED', 'EARLY_STOPPED'] as const).filter(s => e.trials[s]).map(s => `${e.trials[s]} ${word(s)}`)
-  const wall = e.created ? ((e.ended ? Date.parse(e.ended) : now) - Date.parse(e.created)) / 1000 : 0
+  const wall = e.created ? ((e.ended && e.status !== 'RUNNING' ? Date.parse(e.ended) : now) - Date.parse(e.created)) / 1000 : 0
   return <dl class="tiles">
     <Tile name="Best" note={e.best && <>by trial <Go to={`/e/${e.id}/t/${e.best.sequence}`}>{e.best.sequence}</Go></>}><span class="big">{number(e.best?.metric)}</span></Tile>
     <Tile name="Trials" note={counts.join(', ') || 'ended'}>{settled(e)}{e.limits.maxTrials !== null && <small> of {e.limits.maxTrials}</small>}</Tile>
     <Tile name="At a time" note={<>tuner {e.tuner.name ?? e.tuner.className ?? e.tuner.command ?? '–'}</>}>{e.limits.concurrency}</Tile>
     <Tile name="Ran for" note={e.limits.maxDuration !== null ? `of ${span(e.limits.maxDuration)}` : `${span(wall)} since the start`}>{span(e.duration)}</Tile>
-    <Tile name={e.status === 'RUNNING' ? 'Left, about' : 'Ended'} note={e.ended ? new Date(e.ended).toLocaleString() : undefined}>
-      {e.remaining !== null ? span(e.remaining) : e.ended ? span((now - Date.parse(e.ended)) / 1000) + ' ago' : '–'}</Tile>
+    <Tile name={e.status === 'RUNNING' ? 'Left, about' : 'Ended'} note={e.ended && e.status !== 'RUNNING' ? new Date(e.ended).toLocaleString() : undefined}>
+      {e.remaining !== null ? span(e.remaining) : e.ended && e.status !== 'RUNNING' ? span((now - Date.parse(e.ended)) / 1000) + ' ago' : '–'}</Tile>
   </dl>
 }
 

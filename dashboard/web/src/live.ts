@@ -11,6 +11,7 @@ export interface Live { link: Link; version: number }
 const pace = 500 // milliseconds between two looks at what changes all the time
 const again = 1000 // before another try to reach the host
 const patience = 25_000 // the host speaks every ten seconds
+const slowest = 15_000 // an answer that took long is asked for again after that, if not before
 const hidden = 5000 // how often a page that nobody sees looks, for its title
 
 let program = '' // the host's version that the pages came from
@@ -91,7 +92,7 @@ export function useResource<T>(path: string | null, version: number): Resource<T
     if (path === null) return
     const abort = new AbortController()
     const fresh = last.current.path !== path
-    const wait = fresh ? 0 : Math.max(0, last.current.end + 9 * last.current.took - performance.now())
+    const wait = fresh ? 0 : Math.max(0, Math.min(last.current.end + 9 * last.current.took - performance.now(), slowest))
     const timer = window.setTimeout(async () => {
       const start = performance.now()
       try {

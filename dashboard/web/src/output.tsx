@@ -30,7 +30,7 @@ export function Output({ t }: { t: WholeTrial }) {
     <pre class="output" ref={box} tabIndex={0} aria-label={`what the trial wrote to ${stream}`} onWheel={event => { if (event.deltaY < 0) setFollow(false) }}>
       {cut && !hits && <span class="faint">the beginning is left out: starter logs {t.experiment} {t.sequence}{'\n'}</span>}
       {(hits ?? lines).map((l, i) => <span key={i}>{l.spans.map(s => s.style ? <span class={s.style}>{s.text}</span> : s.text)}{'\n'}</span>)}
-      {!text && !error && <span class="faint">nothing yet</span>}
+      {!text && !error && <span class="faint">{t.end ? 'nothing' : 'nothing yet'}</span>}
     </pre>
     {hits && <p class="faint" role="status">{hits.length} {hits.length === 1 ? 'line' : 'lines'}</p>}
   </Card>

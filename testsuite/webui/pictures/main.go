@@ -1,6 +1,7 @@
-// The program pictures remakes the pictures of the README from a real run: its
-// arguments are the starter to run, the experiment's file and the directory to
-// write terminal.png and web-ui.png into.
+// The program pictures remakes the pictures of the README from real runs: its
+// arguments are the starter to run, an experiment's file for terminal.png and
+// web-ui.png, one for the pictures of the dashboard, which runs five times as many
+// trials as it says, and the directory to write them into.
 package main
 
 import (
@@ -21,11 +22,11 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 4 {
-		fmt.Fprintln(os.Stderr, "usage: pictures STARTER EXPERIMENT.yml DIRECTORY")
+	if len(os.Args) != 5 {
+		fmt.Fprintln(os.Stderr, "usage: pictures STARTER EXPERIMENT.yml LARGER-EXPERIMENT.yml DIRECTORY")
 		os.Exit(2)
 	}
-	if err := remake(os.Args[1], os.Args[2], os.Args[3]); err != nil {
+	if err := remake(os.Args[1], os.Args[2], os.Args[3], os.Args[4]); err != nil {
 		fmt.Fprintln(os.Stderr, "pictures:", err)
 		os.Exit(1)
 	}
@@ -34,7 +35,7 @@ func main() {
 // studio is a starter with a state directory of its own.
 type studio struct{ starter, home, directory string }
 
-func remake(starter, file, directory string) (err error) {
+func remake(starter, file, larger, directory string) (err error) {
 	if webui.BrowserProgram() == "" {
 		return errors.New("no Chromium is installed: apt-get install chromium")
 	}
@@ -54,7 +55,93 @@ func remake(starter, file, directory string) (err error) {
 	}); err != nil {
 		return err
 	}
-	return s.picture("web-ui.png", 1150, s.openExperiment)
+	if err := s.picture("web-ui.png", 1150, s.openExperiment); err != nil {
+		return err
+	}
+	return s.dashboard(larger)
+}
+
+// dashboard runs an experiment for long enough to have something to show, and takes
+// pictures of its pages.
+func (s studio) dashboard(file string) error {
+	view, err := s.larger(file)
+	if err != nil {
+		return err
+	}
+	page := func(path, script string, texts ...string) func(*webui.Browser) error {
+		return func(b *webui.Browser) error { return s.openPage(b, path, script, texts...) }
+	}
+	at := "/e/" + view.ID
+	for name, open := range map[string]func(*webui.Browser) error{
+		"dashboard.png":        page(at, "", "Best trial", "Slots"),
+		"dashboard-dark.png":   page(at, "localStorage.setItem('theme', '\"dark\"'), location.reload()", "Best trial", "Slots"),
+		"dashboard-curves.png": page(at+"/curves", "", "Intermediate results"),
+		"dashboard-trials.png": page(at+"/trials", "", "trials"),
+		"dashboard-trial.png":  page(fmt.Sprintf("%s/t/%d", at, view.Best.Sequence), "", "Curve", "Output"),
+	} {
+		if err := s.picture(name, 1150, open); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type larger struct {
+	ID     string `json:"id"`
+	Limits struct {
+		MaxTrials int `json:"maxTrials"`
+	} `json:"limits"`
+	Best struct {
+		Sequence int `json:"sequence"`
+	} `json:"best"`
+}
+
+// larger runs the experiment of a file to its end, five times as far as it says.
+func (s studio) larger(file string) (view larger, err error) {
+	if _, err := s.run("run", file, "--detach"); err != nil {
+		return view, err
+	}
+	if view, err = s.shown(); err != nil {
+		return view, err
+	}
+	if _, err := s.run("update", "max-trials", view.ID, fmt.Sprint(5*view.Limits.MaxTrials)); err != nil {
+		return view, err
+	}
+	if _, err := s.run("resume", view.ID); err != nil {
+		return view, err
+	}
+	return s.shown(view.ID)
+}
+
+// shown is an experiment, the only active one where none is named.
+func (s studio) shown(id ...string) (view larger, err error) {
+	text, err := s.run(append([]string{"show", "--output", "json"}, id...)...)
+	if err != nil {
+		return view, err
+	}
+	return view, json.Unmarshal([]byte(text), &view)
+}
+
+// openPage opens a page of the dashboard by a fresh link, and waits until its charts are
+// drawn.
+func (s studio) openPage(browser *webui.Browser, path, script string, texts ...string) error {
+	link, err := s.run("dashboard", "--print")
+	if err != nil {
+		return err
+	}
+	host, _, _ := strings.Cut(strings.TrimSpace(link), "/?")
+	if err := browser.Open(strings.TrimSpace(link), "Experiments"); err != nil {
+		return err
+	}
+	if err := browser.Open(host+path, texts...); err != nil || script == "" {
+		time.Sleep(time.Second)
+		return err
+	}
+	if _, err := browser.Run("(" + script + ", '')"); err != nil {
+		return err
+	}
+	time.Sleep(time.Second)
+	return browser.Await(texts...)
 }
 
 func (s studio) run(arguments ...string) (string, error) {
