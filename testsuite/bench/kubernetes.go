@@ -39,18 +39,13 @@ spec:
 // kubernetes measures trials in pods of a laboratory's cluster, beside bare Jobs that
 // kubectl makes there.
 func (b *Bench) kubernetes(plan Plan) error {
-	if missing := kube.Missing(); missing != "" {
-		return errors.New(missing)
-	}
 	if _, err := exec.LookPath("kubectl"); err != nil {
 		return errors.New("kubectl is missing: https://kubernetes.io/docs/tasks/tools/")
 	}
-	cluster, err := kube.Start(kube.UntilThisProcessEnds)
+	c, err := b.pods(plan)
 	if err != nil {
 		return err
 	}
-	c := &pods{b, cluster, plan}
-	fmt.Printf("\n### Pods of a Kubernetes cluster\n\n| what | measured | target | load before |\n|--|--|--|--|\n")
 	for _, measure := range []func() error{c.oneByOne, c.fourAtOnce, c.muchCode, c.many} {
 		if err := measure(); err != nil {
 			return err
@@ -64,6 +59,19 @@ type pods struct {
 	bench   *Bench
 	cluster *kube.Cluster
 	plan    Plan
+}
+
+// pods brings a cluster up, and begins a table.
+func (b *Bench) pods(plan Plan) (*pods, error) {
+	if missing := kube.Missing(); missing != "" {
+		return nil, errors.New(missing)
+	}
+	cluster, err := kube.Start(kube.UntilThisProcessEnds)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Printf("\n### Pods of a Kubernetes cluster\n\n| what | measured | target | load before |\n|--|--|--|--|\n")
+	return &pods{b, cluster, plan}, nil
 }
 
 // namespace makes one for one measurement.

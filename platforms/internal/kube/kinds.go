@@ -108,14 +108,21 @@ func (k jobKind) apiVersion() string { return k.resource.GroupVersion().String()
 // conditionsOf returns the conditions of an object that are True, by type.
 func conditionsOf(u *unstructured.Unstructured) map[string]object {
 	held := map[string]object{}
-	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
-	for _, each := range conditions {
+	for _, each := range listOf(u, "status", "conditions") {
 		if c, ok := each.(object); ok && c["status"] == "True" {
 			kind, _ := c["type"].(string)
 			held[kind] = c
 		}
 	}
 	return held
+}
+
+// listOf is a list of an object, to be read only: each pod is looked at several times a
+// second, and a copy would cost more than all else.
+func listOf(u *unstructured.Unstructured, fields ...string) []any {
+	found, _, _ := unstructured.NestedFieldNoCopy(u.Object, fields...)
+	list, _ := found.([]any)
+	return list
 }
 
 func text(o object, field string) string {

@@ -73,8 +73,7 @@ func stateOf(u *unstructured.Unstructured, container string) *podState {
 // silentSince is since when the cluster has not heard of a pod's node. It calls the pod
 // unready then without a reason, and leaves its containers as they were.
 func silentSince(u *unstructured.Unstructured) time.Time {
-	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
-	for _, each := range conditions {
+	for _, each := range listOf(u, "status", "conditions") {
 		if c, ok := each.(object); ok && c["type"] == "Ready" && c["status"] == "False" && text(c, "reason") == "" {
 			return timeOf(c, "lastTransitionTime")
 		}
@@ -88,8 +87,7 @@ func containerOf(u *unstructured.Unstructured, name string) containerState {
 }
 
 func containersOf(u *unstructured.Unstructured, field string, wanted func(name string) bool) (found []containerState) {
-	statuses, _, _ := unstructured.NestedSlice(u.Object, "status", field)
-	for _, each := range statuses {
+	for _, each := range listOf(u, "status", field) {
 		if status, ok := each.(object); ok && wanted(text(status, "name")) {
 			found = append(found, readContainer(status))
 		}
@@ -160,8 +158,7 @@ func (p *podState) whyWaiting(u *unstructured.Unstructured) (trial.Reason, bool)
 
 // unscheduled is what the scheduler says.
 func unscheduled(u *unstructured.Unstructured) (reason, message string) {
-	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
-	for _, each := range conditions {
+	for _, each := range listOf(u, "status", "conditions") {
 		if c, ok := each.(object); ok && c["type"] == "PodScheduled" && c["status"] == "False" {
 			return text(c, "reason"), text(c, "message")
 		}

@@ -44,23 +44,6 @@ func sum(counted map[string]int) (all int) {
 	return all
 }
 
-func TestATrialCostsTheAPIServerSixCallsAtMost(t *testing.T) {
-	w := newWorld(t) // alone: whose logs are read is not told
-	caller, err := w.lab.Caller(t.Context(), "counted", t.TempDir())
-	require.NoError(t, err)
-	w.kubeconfig = caller.Kubeconfig
-	before, err := caller.Calls(t.Context())
-	require.NoError(t, err)
-	const trials = 30
-	run := w.follow(endtoend.Plan{Trials: trials, Concurrency: 8, Steps: "1", Pause: "0.1"})
-	w.requireDone(run, trials, nil)
-	after, err := caller.Calls(t.Context())
-	require.NoError(t, err)
-	t.Logf("%d calls for %d trials", after-before, trials)
-	require.GreaterOrEqual(t, after-before, 4*trials, "they are counted: an object made and deleted, and two logs")
-	require.LessOrEqual(t, after-before, 6*trials)
-}
-
 // judged is a trial that reports 100 at every step, but 1 in trial 3, which then
 // stays until it is ended.
 const judged = `#!/bin/sh
