@@ -7,12 +7,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/perennial-ml/perennial/metrics"
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/testsuite/kube"
+	"github.com/perennial-ml/perennial/testsuite/platformtest"
 	"github.com/perennial-ml/perennial/trial"
 )
 
@@ -151,8 +153,12 @@ func TestARunOfWhichTheClusterEndsAReplicaHasNotSucceededThoughTheFirstHas(t *te
 func TestACancelHasTheLastWordOfEveryReplicaThoughTheFirstEndsSooner(t *testing.T) {
 	ofFour(t, func(t *testing.T, cluster *kube.Cluster, namespace string, more map[string]any) {
 		p := open(t, cluster, namespace, more)
-		handle := submit(t, p, rank+`trap '[ $rank = 0 ] || { sleep 0.5; echo "perennial: final 3$rank"; }; exit 0' TERM
-echo "perennial: intermediate $rank"; while :; do sleep 0.1; done`)
+		made := job(t, oneMore(p), platformtest.Behaviour{})
+		made.Grace = time.Minute // however busy the machine is
+		made.Command = rank + `trap '[ $rank = 0 ] || { sleep 0.5; echo "perennial: final 3$rank"; }; exit 0' TERM
+echo "perennial: intermediate $rank"; while :; do sleep 0.1; done`
+		handle, err := p.Submit(t.Context(), made)
+		require.NoError(t, err)
 		await(t, p, handle, func(r platforms.Report) bool { return r.Journal != nil && len(r.Journal.Records) == 4 })
 		require.NoError(t, p.Cancel(t.Context(), handle, trial.Intent{Cause: trial.CauseUser}))
 		report := await(t, p, handle, exited)
