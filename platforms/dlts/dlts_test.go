@@ -124,6 +124,7 @@ func TestASubmissionWhoseAnswerWasLostMakesNoSecondJob(t *testing.T) {
 	_, err := o.submit(1, "sleep 0.3")
 	require.Equal(t, platforms.Transient, platforms.CodeOf(err))
 	o.await(o.start(1, "sleep 0.3"), succeeded)
+	require.Eventually(t, func() bool { return o.States()["finished"] == 1 }, time.Minute, 20*time.Millisecond, "the container ends after its runner")
 	require.Equal(t, map[string]int{"finished": 1}, o.States())
 }
 

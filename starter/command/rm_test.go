@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -17,10 +18,9 @@ func (s *stage) removes() {
 		if command.Name != trial.Remove {
 			return
 		}
-		removals, err := s.store().Removing(s.t.Context())
-		require.NoError(s.t, err)
+		removals, _ := s.store().Removing(context.Background())
 		for id := range removals {
-			require.NoError(s.t, s.store().Remove(s.t.Context(), id))
+			_ = s.store().Remove(context.Background(), id) // whoever waits for it tells
 		}
 	}
 }
@@ -74,11 +74,11 @@ func TestRmSaysWhatKeepsItAndThatAHostGoesOn(t *testing.T) {
 	s := newStage(t)
 	s.accepted(anID).finishes(record.Done)
 	s.after = func(trial.Command) {
-		require.NoError(t, s.store().SetReason(t.Context(), anID, trial.Reason{Code: "cannot-remove", Text: "ada@gpu1: no answer"}))
+		_ = s.store().SetReason(context.Background(), anID, trial.Reason{Code: "cannot-remove", Text: "ada@gpu1: no answer"})
 		for !strings.Contains(s.out.String(), "no answer") {
 			time.Sleep(time.Millisecond)
 		}
-		require.NoError(t, s.store().Remove(t.Context(), anID))
+		_ = s.store().Remove(context.Background(), anID) // whoever waits for it tells
 	}
 	require.Equal(t, ExitDone, s.run("rm", anID, "--yes", "--leave-remote"), s.err.String())
 	require.Contains(t, s.out.String(), "k3v9x2ab: ada@gpu1: no answer\nk3v9x2ab: removed\n")
