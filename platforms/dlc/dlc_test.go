@@ -15,6 +15,7 @@ import (
 	"github.com/perennial-ml/perennial/platforms/dlc"
 	"github.com/perennial-ml/perennial/testsuite/dlclab"
 	"github.com/perennial-ml/perennial/testsuite/platformtest"
+	"github.com/perennial-ml/perennial/testsuite/servicelab"
 	"github.com/perennial-ml/perennial/trial"
 )
 
@@ -119,7 +120,7 @@ func succeeded(report platforms.Report) bool {
 func TestASubmissionWhoseAnswerWasLostMakesNoSecondJob(t *testing.T) {
 	t.Parallel()
 	o := open(t, nil)
-	o.Have(dlclab.Fault{Of: "CreateJob", Lost: true})
+	o.Have(servicelab.Fault{Of: "CreateJob", Lost: true})
 	_, err := o.Submit(t.Context(), o.job(1, "sleep 0.3"))
 	require.Equal(t, platforms.Transient, platforms.CodeOf(err))
 	require.ErrorContains(t, err, "cannot reach 127.0.0.1")
@@ -135,7 +136,7 @@ func TestAJobThatWasMadeTwiceSinceListsWereLateRunsOnce(t *testing.T) {
 	witness := filepath.Join(t.TempDir(), "witness")
 	o.Nodes = 1
 	o.Late(true)
-	o.Have(dlclab.Fault{Of: "CreateJob", Lost: true})
+	o.Have(servicelab.Fault{Of: "CreateJob", Lost: true})
 	_, err := o.Submit(t.Context(), o.job(1, "echo ran >>"+witness+"; sleep 1"))
 	require.Error(t, err)
 	handle := o.submit(1, "echo ran >>"+witness+"; sleep 1")
@@ -175,16 +176,16 @@ func TestARefusalSaysWhatToDo(t *testing.T) {
 	o := open(t, nil)
 	handle := o.submit(1, "exec sleep 60")
 	for _, of := range []struct {
-		dlclab.Fault
+		servicelab.Fault
 		code platforms.Code
 		says string
 	}{
-		{dlclab.Fault{Status: 503, Code: "Throttling.User", RetryAfter: "7"}, platforms.Exhausted, "Throttling.User"},
-		{dlclab.Fault{Status: 429, RetryAfter: "7"}, platforms.Exhausted, "429"},
-		{dlclab.Fault{Status: 502}, platforms.Transient, "502"},
-		{dlclab.Fault{Status: 400, Code: "SignatureDoesNotMatch"}, platforms.Denied, "renew accessKeyId and accessKeySecret"},
-		{dlclab.Fault{Status: 403, Code: "Forbidden"}, platforms.Denied, "renew accessKeyId and accessKeySecret"},
-		{dlclab.Fault{Status: 400, Code: "IllegalTimestamp"}, platforms.Transient, "IllegalTimestamp"},
+		{servicelab.Fault{Status: 503, Code: dlclab.Refusal("Throttling.User"), RetryAfter: "7"}, platforms.Exhausted, "Throttling.User"},
+		{servicelab.Fault{Status: 429, HTML: true, RetryAfter: "7"}, platforms.Exhausted, "429"},
+		{servicelab.Fault{Status: 502, HTML: true}, platforms.Transient, "502"},
+		{servicelab.Fault{Status: 400, Code: dlclab.Refusal("SignatureDoesNotMatch")}, platforms.Denied, "renew accessKeyId and accessKeySecret"},
+		{servicelab.Fault{Status: 403, Code: dlclab.Refusal("Forbidden")}, platforms.Denied, "renew accessKeyId and accessKeySecret"},
+		{servicelab.Fault{Status: 400, Code: dlclab.Refusal("IllegalTimestamp")}, platforms.Transient, "IllegalTimestamp"},
 	} {
 		of.Fault.Of = "ListJobs"
 		o.Have(of.Fault)

@@ -4,13 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"sort"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -44,37 +42,13 @@ func actionOf(r *http.Request) (action, id string) {
 func (s *Service) serve(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	action, id := actionOf(r)
-	fault := s.fault(action)
-	time.Sleep(fault.Slow)
-	told := refuse(fault.Status, fault.Code, "a fault")
-	if fault.Status == 0 {
-		told = s.handle(action, id, r, body)
-	}
-	if fault.Lost {
-		drop(w)
-		return
-	}
-	if fault.RetryAfter != "" {
-		w.Header().Set("Retry-After", fault.RetryAfter)
-	}
-	if fault.Status != 0 && fault.Code == "" {
-		w.Header().Set("Content-Type", "text/html")
-		w.WriteHeader(fault.Status)
-		_, _ = io.WriteString(w, "<html><body>Bad Gateway</body></html>")
-		return
-	}
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	w.WriteHeader(told.status)
-	_ = json.NewEncoder(w).Encode(told.body)
+	s.Meet(action, w, func(w http.ResponseWriter) { s.handle(action, id, r, body).write(w) })
 }
 
-// drop ends a connection without an answer.
-func drop(w http.ResponseWriter) {
-	connection, _, err := w.(http.Hijacker).Hijack()
-	if err == nil {
-		_ = connection.(*net.TCPConn).SetLinger(0)
-		connection.Close()
-	}
+func (a answer) write(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(a.status)
+	_ = json.NewEncoder(w).Encode(a.body)
 }
 
 func (s *Service) handle(action, id string, r *http.Request, body []byte) answer {
@@ -115,31 +89,22 @@ func (s *Service) one(action string, one *job) answer {
 	switch {
 	case one.status == "Queuing":
 		one.status, one.reason = "Stopped", "JobStoppedByUser"
-	case one.process == nil:
+	case one.container == nil:
 		return refuse(http.StatusBadRequest, "InvalidJobStatus", "Job "+one.id+" is "+one.status+".")
 	default:
 		one.stopped = true
-		_ = syscall.Kill(-one.process.Pid, syscall.SIGTERM)
-		go end(one.process.Pid)
+		one.container.Stop()
 	}
 	return answer{http.StatusOK, map[string]any{"JobId": one.id}}
 }
 
 // remove deletes a job, which the service does only where that is over.
 func (s *Service) remove(one *job) answer {
-	if one.status == "Queuing" || one.process != nil {
+	if one.status == "Queuing" || one.container != nil {
 		return refuse(http.StatusBadRequest, "InvalidJobStatus", "Job "+one.id+" is "+one.status+".")
 	}
 	s.jobs = slices.DeleteFunc(s.jobs, func(other *job) bool { return other == one })
 	return answer{http.StatusOK, map[string]any{"JobId": one.id}}
-}
-
-// grace is what a container has between TERM and KILL.
-const grace = 10 * time.Second
-
-func end(group int) {
-	time.Sleep(grace)
-	_ = syscall.Kill(-group, syscall.SIGKILL)
 }
 
 // creation is what is looked at of a request for a job.

@@ -8,14 +8,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/testsuite/servicelab"
 )
 
 // What there is.
@@ -30,7 +30,8 @@ const (
 
 // Service is a service that goes with its test.
 type Service struct {
-	URL string
+	servicelab.Faults // by action, such as "ListJobs"
+	URL               string
 	// Here and There are where its NAS is mounted on this machine and in containers.
 	Here, There string
 	// Nodes is how many jobs run at a time; others wait. 0: any number.
@@ -40,8 +41,6 @@ type Service struct {
 	mutex   sync.Mutex
 	secret  string
 	jobs    []*job
-	calls   map[string]int // by action
-	faults  []*Fault
 	hidden  bool // lists show no new jobs
 	visible int  // how many they show then
 }
@@ -50,7 +49,7 @@ type job struct {
 	id, name, command, status, reason string
 	tags                              map[string]string
 	created                           time.Time
-	process                           *os.Process
+	container                         *servicelab.Container
 	stopped                           bool
 }
 
@@ -58,7 +57,7 @@ type job struct {
 func New(t testing.TB) *Service {
 	directory, err := os.MkdirTemp("", "dlclab-")
 	require.NoError(t, err)
-	s := &Service{Here: filepath.Join(directory, "here"), There: filepath.Join(directory, "there"), t: t, secret: KeySecret, calls: map[string]int{}}
+	s := &Service{Here: filepath.Join(directory, "here"), There: filepath.Join(directory, "there"), t: t, secret: KeySecret}
 	require.NoError(t, os.Mkdir(s.Here, 0o755))
 	require.NoError(t, os.Symlink(s.Here, s.There))
 	server := httptest.NewServer(http.HandlerFunc(s.serve))
@@ -70,13 +69,6 @@ func New(t testing.TB) *Service {
 		_ = os.RemoveAll(directory)
 	})
 	return s
-}
-
-// Calls is how many calls of an action there were, such as "ListJobs".
-func (s *Service) Calls(action string) int {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return s.calls[action]
 }
 
 // Renew has the access key's old secret refused from now on.
@@ -110,50 +102,17 @@ func (s *Service) Lose() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	for _, one := range s.jobs {
-		if one.process != nil {
-			_ = syscall.Kill(-one.process.Pid, syscall.SIGKILL)
+		if one.container != nil {
+			one.container.Kill()
 		}
 	}
-}
-
-// Fault is what happens to a call of an action, once: before it does anything it
-// answers Status with Code, or once it has done its work the answer is lost.
-type Fault struct {
-	Of         string // the action; empty: any
-	Lost       bool
-	Status     int
-	Code       string // empty with Status: the answer is a page of HTML
-	RetryAfter string
-	Slow       time.Duration
-}
-
-// Have adds faults, which the next calls of their action meet, each one.
-func (s *Service) Have(faults ...Fault) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	for _, fault := range faults {
-		s.faults = append(s.faults, &fault)
-	}
-}
-
-func (s *Service) fault(action string) Fault {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.calls[action]++
-	for i, fault := range s.faults {
-		if fault.Of == "" || fault.Of == action {
-			s.faults = append(s.faults[:i:i], s.faults[i+1:]...)
-			return *fault
-		}
-	}
-	return Fault{}
 }
 
 // schedule starts jobs that wait, as far as there are nodes. The mutex is held.
 func (s *Service) schedule() {
 	busy := 0
 	for _, one := range s.jobs {
-		if one.process != nil {
+		if one.container != nil {
 			busy++
 		}
 	}
@@ -166,27 +125,28 @@ func (s *Service) schedule() {
 }
 
 func (s *Service) start(one *job) {
-	command := exec.Command("/bin/sh", "-c", one.command)
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.There}
-	if err := command.Start(); err != nil {
+	container, err := servicelab.Run("/bin/sh", one.command, "", []string{"HOME=" + s.There}, func(code int) { s.ended(one, code) })
+	if err != nil {
 		one.status, one.reason = "Failed", err.Error()
 		return
 	}
-	one.status, one.process = "Running", command.Process
-	go s.await(one, command)
+	one.status, one.container = "Running", container
 }
 
-func (s *Service) await(one *job, command *exec.Cmd) {
-	err := command.Wait()
+func (s *Service) ended(one *job, code int) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	one.process, one.status = nil, "Succeeded"
+	one.container, one.status = nil, "Succeeded"
 	switch {
 	case one.stopped:
 		one.status, one.reason = "Stopped", "JobStoppedByUser"
-	case err != nil:
+	case code != 0:
 		one.status = "Failed"
 	}
 	s.schedule()
+}
+
+// Refusal is DLC's own word for what is wrong, as a Fault's Code.
+func Refusal(code string) string {
+	return `{"Code": "` + code + `", "Message": "a fault", "RequestId": "stand-in"}`
 }

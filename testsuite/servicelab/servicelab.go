@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -20,7 +21,7 @@ type Fault struct {
 	Of         string // the sort; empty: any
 	Lost       bool
 	Status     int
-	Code       string // the service's own word for it
+	Code       string // the service's own word for it, which may be JSON
 	HTML       bool   // with Status: the answer is a page
 	RetryAfter string
 	Slow       time.Duration
@@ -85,8 +86,11 @@ func (f Fault) answer(w http.ResponseWriter) {
 		w.Header().Set("Retry-After", f.RetryAfter)
 	}
 	text, kind := f.Code, "text/plain"
-	if f.HTML {
+	switch {
+	case f.HTML:
 		text, kind = "<html><body>Bad Gateway</body></html>", "text/html"
+	case strings.HasPrefix(text, "{"):
+		kind = "application/json"
 	}
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(f.Status)
