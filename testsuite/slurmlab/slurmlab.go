@@ -15,6 +15,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	chance "math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -103,13 +104,24 @@ func shortDirectory(t testing.TB) string {
 	return directory
 }
 
-// freePorts are ports of loopback that nobody listens on.
+// given are the ports that this process has given to clusters.
+var given sync.Map
+
+// freePorts are ports that nobody listens on, nor will by chance before a daemon does:
+// they lie below those that the kernel gives to whoever asks for any.
 func freePorts(t testing.TB, count int) (ports []int) {
-	for range count {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		defer listener.Close()
-		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
+	const lowest, many = 16000, 16000
+	for len(ports) < count {
+		port := lowest + chance.IntN(many)
+		if _, taken := given.LoadOrStore(port, true); taken {
+			continue
+		}
+		listener, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
+		if err != nil {
+			continue
+		}
+		require.NoError(t, listener.Close())
+		ports = append(ports, port)
 	}
 	return ports
 }
