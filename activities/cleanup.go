@@ -69,9 +69,20 @@ const cleanUpTimeout = 10 * time.Minute
 // What is under way is on record before it begins: after a crash it is done again, and
 // an experiment that is resumed is prepared anew.
 func CleanUp(ctx context.Context, store *record.Store, sections *poller.Sections, id string) error {
+	err := cleanUp(ctx, store, sections, id)
+	if errors.Is(err, errPreparing) {
+		return nil // the next sweep comes again
+	}
+	return err
+}
+
+// errPreparing says that a platform prepares an experiment's code just then.
+var errPreparing = errors.New("its code is still being prepared")
+
+func cleanUp(ctx context.Context, store *record.Store, sections *poller.Sections, id string) error {
 	lock := preparingOf(id)
 	if !lock.TryLock() {
-		return nil // the next sweep comes again
+		return errPreparing
 	}
 	defer lock.Unlock()
 	row, err := store.Experiment(ctx, id)

@@ -103,6 +103,7 @@ func TestAPlatformThatIsSlowToTakeTheCodeKeepsNoOtherWaiting(t *testing.T) {
 	case err := <-quick:
 		require.NoError(t, err)
 		require.NoError(t, f.cleanUp(), "nor does a sweep wait for it")
+		require.ErrorContains(t, f.RemoveFiles(ctx, id, trial.Removal{}), "its code is still being prepared", "it would leave that there")
 		close(goOn)
 	case <-time.After(patience):
 		close(goOn)

@@ -11,13 +11,9 @@ import (
 	"github.com/perennial-ml/perennial/trial"
 )
 
-// reasonRemoval is the code of the reason why an experiment is still being removed.
-const reasonRemoval = "cannot-remove"
-
 // RemoveFiles removes what an experiment that is to be removed has left everywhere but
-// in Temporal and on record: on its platforms, and in its directory on this host. What
-// keeps it from that is the experiment's reason, and is tried again with every sweep.
-// All of it may be done again.
+// in Temporal and on record: on its platforms, and in its directory on this host. All of
+// it may be done again.
 func (a *Activities) RemoveFiles(ctx context.Context, id string, removal trial.Removal) error {
 	row, err := a.Record.Experiment(ctx, id)
 	if errors.Is(err, record.ErrNotFound) {
@@ -34,13 +30,10 @@ func (a *Activities) RemoveFiles(ctx context.Context, id string, removal trial.R
 	if removal.LeaveRemote {
 		err = nil // whoever asked knows that something stays
 	}
-	if err == nil {
-		err = rundir.RemoveTree(a.home(config, id))
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		return nil
-	}
-	return errors.Join(err, a.Record.SetReason(ctx, id, trial.Reason{Code: reasonRemoval, Text: err.Error()}))
+	return rundir.RemoveTree(a.home(config, id))
 }
 
 // removeRemote removes what an experiment has left on its platforms.
@@ -52,7 +45,7 @@ func (a *Activities) removeRemote(ctx context.Context, row record.Experiment, se
 	if pending {
 		return errors.New("some of its runs have not been seen to end")
 	}
-	if err := CleanUp(ctx, a.Record, a.Sections, row.ID); err != nil {
+	if err := cleanUp(ctx, a.Record, a.Sections, row.ID); err != nil {
 		return err
 	}
 	var faults []error

@@ -50,3 +50,15 @@ func TestAnEntryOfAnOlderVersionDoesNotTellThatItsDirectoryWasMade(t *testing.T)
 	require.Equal(t, machine.Absent, report.Phase)
 	require.Equal(t, "half-made", report.Reason.Code)
 }
+
+func TestARunWhoseDirectoryIsAwayIsNotTakenForRemoved(t *testing.T) {
+	here, index, experiments := over(t)
+	require.NoError(t, os.Rename(experiments, experiments+"-not-mounted"))
+	require.ErrorContains(t, here.Remove(key(1).Experiment), "is a file system not mounted?")
+	require.NoError(t, os.Rename(experiments+"-not-mounted", experiments))
+	for range 2 {
+		require.NoError(t, here.Remove(key(1).Experiment))
+	}
+	require.NoDirExists(t, filepath.Join(experiments, key(1).Experiment))
+	require.NoDirExists(t, filepath.Join(index, key(1).Experiment))
+}

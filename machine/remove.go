@@ -37,7 +37,15 @@ func (m *Machine) removeRun(known entry) error {
 	if held {
 		return Errorf(Transient, "remove", "%s still runs in %s", known.Key, known.Directory)
 	}
+	if known.away() != nil {
+		return Errorf(Transient, "remove", "the directory %s is not there: is a file system not mounted? "+
+			"if it is gone for good, starter rm --leave-remote goes on without it", known.Directory)
+	}
 	if err := rundir.RemoveTree(known.Directory); err != nil {
+		return err
+	}
+	// What is not there the next time was not removed by us.
+	if err := removeIfThere(filepath.Join(m.index.Folder(known.Key.Experiment), known.Key.String()+indexSuffix)); err != nil {
 		return err
 	}
 	above := known.Directory

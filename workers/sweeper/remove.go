@@ -12,6 +12,7 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/perennial-ml/perennial/workflows"
 )
@@ -26,7 +27,24 @@ func (s *Sweeper) remove(ctx context.Context) error {
 	return each(slices.Collect(maps.Keys(removals)), func(id string) error { return s.removeOne(ctx, id, removals[id]) })
 }
 
+// reasonRemoval is the code of the reason why an experiment is still being removed.
+const reasonRemoval = "cannot-remove"
+
+// removeOne removes an experiment. What keeps it from that is the experiment's reason,
+// and is tried again with every sweep.
 func (s *Sweeper) removeOne(ctx context.Context, id string, removal trial.Removal) error {
+	err := s.removeAll(ctx, id, removal)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	said := s.Record.SetReason(ctx, id, trial.Reason{Code: reasonRemoval, Text: err.Error()})
+	if errors.Is(said, record.ErrNotFound) {
+		said = nil // only giving room back to the disk has failed
+	}
+	return errors.Join(err, said)
+}
+
+func (s *Sweeper) removeAll(ctx context.Context, id string, removal trial.Removal) error {
 	if err := s.RemoveFiles(ctx, id, removal); err != nil {
 		return err
 	}
