@@ -5,6 +5,7 @@ import (
 	"github.com/perennial-ml/perennial/gpu"
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/platforms/adl"
+	"github.com/perennial-ml/perennial/platforms/aml"
 	"github.com/perennial-ml/perennial/platforms/dlc"
 	"github.com/perennial-ml/perennial/platforms/dlts"
 	"github.com/perennial-ml/perennial/platforms/executable"
@@ -42,6 +43,7 @@ func All(options Options) platforms.Registry {
 		kubeflow.New(kubeflow.Options{StateDirectory: options.StateDirectory, Runner: options.Runners}),
 		kubernetes.New(kubernetes.Options{StateDirectory: options.StateDirectory, Runner: options.Runners}),
 		openpai.New(openpai.Options{StateDirectory: options.StateDirectory, Runner: options.Runner}),
+		aml.New(aml.Options{StateDirectory: options.StateDirectory, Runner: options.Runners}),
 		dlc.New(dlc.Options{StateDirectory: options.StateDirectory, Runner: options.Runner}),
 		dlts.New(dlts.Options{StateDirectory: options.StateDirectory, Runner: options.Runner}),
 		uaitrain.New(uaitrain.Options{StateDirectory: options.StateDirectory, Runner: options.Runner}),

@@ -36,6 +36,7 @@ var rooms = map[string][]string{
 	"platforms/executable":          {"platforms", "platforms/internal/verbs", "runner/rundir", "trial"},
 	"platforms/openpai":             {"platforms", "platforms/internal/jobs", "platforms/internal/service", "platforms/internal/verbs", "runner/rundir", "trial"},
 	"platforms/internal/jobs":       {"platforms", "platforms/internal/verbs", "runner/rundir", "runner/mailbox", "trial"},
+	"platforms/aml":                 {"platforms", "platforms/internal/archives", "platforms/internal/service", "platforms/internal/verbs", "runner/rundir", "runner/stream", "trial", "metrics"},
 	"platforms/dlc":                 {"platforms", "platforms/internal/jobs", "platforms/internal/service", "platforms/internal/verbs", "runner/rundir", "trial"},
 	"platforms/dlts":                {"platforms", "platforms/internal/jobs", "platforms/internal/service", "platforms/internal/verbs", "runner/rundir", "trial"},
 	"platforms/uaitrain":            {"platforms", "platforms/internal/archives", "platforms/internal/service", "platforms/internal/verbs", "runner/rundir", "runner/stream", "trial", "metrics", "codedir"},
@@ -74,14 +75,15 @@ var rooms = map[string][]string{
 
 // outside says which rooms, alone, may reach a dependency that has its own room.
 var outside = map[string][]string{
-	"go.temporal.io/server":            {"embedded"},
-	"github.com/temporalio/ui-server/": {"embedded"},
-	"go.temporal.io/sdk":               {"activities", "workflows", "workers", "embedded", "starter", "testsuite"},
-	"k8s.io/client-go":                 {"platforms/internal/kube"},
-	"github.com/alibabacloud-go/":      {"platforms/dlc"},
-	"github.com/ucloud/":               {"platforms/uaitrain"},
-	"github.com/ufilesdk-dev/":         {"platforms/uaitrain"},
-	"github.com/NVIDIA/go-nvml":        {"gpu/nvml"},
+	"go.temporal.io/server":              {"embedded"},
+	"github.com/temporalio/ui-server/":   {"embedded"},
+	"go.temporal.io/sdk":                 {"activities", "workflows", "workers", "embedded", "starter", "testsuite"},
+	"k8s.io/client-go":                   {"platforms/internal/kube"},
+	"github.com/alibabacloud-go/":        {"platforms/dlc"},
+	"github.com/ucloud/":                 {"platforms/uaitrain"},
+	"github.com/ufilesdk-dev/":           {"platforms/uaitrain"},
+	"github.com/NVIDIA/go-nvml":          {"gpu/nvml"},
+	"github.com/Azure/azure-sdk-for-go/": {"platforms/aml"},
 }
 
 type listed struct {

@@ -1,0 +1,222 @@
+// Package amllab stands in for Azure: its login, its Resource Manager as far as machine
+// learning goes, a workspace's run history and its blob store. It is a real listener by
+// TLS that keeps state, reads requests by the types of Azure's own SDK, verifies tokens
+// and addresses, and runs the command of each job as a process of this machine. It also
+// has the faults that networks and services have. No real Azure was at hand to compare
+// it with.
+package amllab
+
+import (
+	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// What there is.
+const (
+	Tenant       = "11111111-2222-3333-4444-555555555555"
+	ClientID     = "99999999-8888-7777-6666-555555555555"
+	ClientSecret = "stand-in-of-a-client-secret"
+	Subscription = "00000000-0000-0000-0000-000000000001"
+	Group        = "research"
+	Workspace    = "trials"
+	Compute      = "gpu-cluster"
+)
+
+// Service is all of Azure that there is.
+type Service struct {
+	URL    string
+	Client *http.Client // one that trusts its certificate
+	// Nodes is how many jobs run at a time; others wait. 0: any number.
+	Nodes int
+
+	server    *httptest.Server
+	directory string
+	mutex     sync.Mutex
+	secret    string
+	tokens    map[string]bool
+	jobs      map[string]*job
+	order     []*job
+	assets    map[string]string // paths of codes and environments, to their bodies
+	calls     map[string]int    // by what they were about
+	faults    []*Fault
+}
+
+type job struct {
+	name, body, command, experiment, status, code string
+	environment                                   []string
+	process                                       *os.Process
+	canceled                                      bool
+	started, ended                                time.Time
+}
+
+// Start starts it.
+func Start() (*Service, error) {
+	directory, err := os.MkdirTemp("", "amllab-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{directory: directory, secret: ClientSecret, tokens: map[string]bool{}, jobs: map[string]*job{}, assets: map[string]string{}, calls: map[string]int{}}
+	s.server = httptest.NewTLSServer(http.HandlerFunc(s.serve))
+	s.URL, s.Client = s.server.URL, s.server.Client()
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.server.Certificate().Raw})
+	return s, os.WriteFile(s.certificate(), certificate, 0o600)
+}
+
+func (s *Service) certificate() string { return filepath.Join(s.directory, "certificate.pem") }
+
+// Environment are the variables, NAME=value, by which a program logs in here.
+func (s *Service) Environment() []string {
+	return []string{"AZURE_TENANT_ID=" + Tenant, "AZURE_CLIENT_ID=" + ClientID, "AZURE_CLIENT_SECRET=" + ClientSecret,
+		"AZURE_AUTHORITY_HOST=" + s.URL, "SSL_CERT_FILE=" + s.certificate()}
+}
+
+// Close ends it, with all that runs in it.
+func (s *Service) Close() {
+	s.server.CloseClientConnections()
+	s.server.Close()
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for _, one := range s.order {
+		if one.process != nil {
+			_ = syscall.Kill(-one.process.Pid, syscall.SIGKILL)
+		}
+	}
+	_ = os.RemoveAll(s.directory)
+}
+
+// Calls is how many calls of a sort there were: "login", "submit", "find", "cancel",
+// "history", "log", "upload".
+func (s *Service) Calls(sort string) int {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.calls[sort]
+}
+
+// Expire has no token that was given out so far taken any more.
+func (s *Service) Expire() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	clear(s.tokens)
+}
+
+// Renew has the old secret refused from now on.
+func (s *Service) Renew(secret string) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.secret = secret
+	clear(s.tokens)
+}
+
+// Living is how many jobs wait or run.
+func (s *Service) Living() (living int) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for _, one := range s.order {
+		if one.status == "Queued" || one.status == "Running" {
+			living++
+		}
+	}
+	return living
+}
+
+// Kill kills a job's container as a node that is lost does.
+func (s *Service) Kill(name string) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if one := s.jobs[name]; one != nil && one.process != nil {
+		_ = syscall.Kill(-one.process.Pid, syscall.SIGKILL)
+	}
+}
+
+// Fault is what happens to a call of a sort, once: before it does anything it answers
+// Status, or once it has done its work the answer is lost.
+type Fault struct {
+	Of         string // as for Calls
+	Lost       bool
+	Status     int
+	RetryAfter string
+}
+
+// Have adds faults, which the next calls of their sort meet, each one.
+func (s *Service) Have(faults ...Fault) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for _, fault := range faults {
+		s.faults = append(s.faults, &fault)
+	}
+}
+
+func (s *Service) fault(sort string) Fault {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.calls[sort]++
+	for i, fault := range s.faults {
+		if fault.Of == sort {
+			s.faults = append(s.faults[:i:i], s.faults[i+1:]...)
+			return *fault
+		}
+	}
+	return Fault{}
+}
+
+// schedule starts jobs that wait, as far as there are nodes. The mutex is held.
+func (s *Service) schedule() {
+	busy := 0
+	for _, one := range s.order {
+		if one.process != nil {
+			busy++
+		}
+	}
+	for _, one := range s.order {
+		if one.status == "Queued" && (s.Nodes == 0 || busy < s.Nodes) {
+			busy++
+			s.start(one)
+		}
+	}
+}
+
+func (s *Service) logOf(name string) string { return filepath.Join(s.directory, name+".log") }
+
+// start runs a job in a copy of its code, with one log for both of its streams.
+func (s *Service) start(one *job) {
+	place := filepath.Join(s.directory, "runs", one.name)
+	_ = os.MkdirAll(filepath.Dir(place), 0o755)
+	err := os.CopyFS(place, os.DirFS(filepath.Join(s.directory, "blobs", one.code)))
+	log, logErr := os.Create(s.logOf(one.name))
+	if err != nil || logErr != nil {
+		one.status = "Failed"
+		return
+	}
+	defer log.Close()
+	command := exec.Command("/bin/sh", "-c", one.command)
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	command.Dir, command.Stdout, command.Stderr = place, log, log
+	command.Env = append(one.environment, "PATH="+os.Getenv("PATH"), "HOME="+place)
+	if err := command.Start(); err != nil {
+		one.status = "Failed"
+		return
+	}
+	one.status, one.process, one.started = "Running", command.Process, time.Now()
+	go s.await(one, command)
+}
+
+func (s *Service) await(one *job, command *exec.Cmd) {
+	err := command.Wait()
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	one.process, one.status, one.ended = nil, "Completed", time.Now()
+	switch {
+	case one.canceled:
+		one.status = "Canceled"
+	case err != nil:
+		one.status = "Failed"
+	}
+	s.schedule()
+}
