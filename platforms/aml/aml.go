@@ -37,6 +37,8 @@ const (
 	// interval is how often jobs are asked about, and atOnce how many at a time.
 	interval = 10 * time.Second
 	atOnce   = 8
+	// behind is how long after a job's end its log may still lack what was printed last.
+	behind = time.Minute
 	// logFile is where Azure keeps what a job prints.
 	logFile = "user_logs/std_log.txt"
 	// assetVersion is that of all assets: their names change with what is in them.
@@ -52,9 +54,10 @@ type Options struct {
 	StateDirectory string // absolute, on a disk of this machine
 	// Runner returns the runner's binary for Azure's nodes.
 	Runner func(system, processor string) ([]byte, error)
-	// Interval and HTTP are for tests; 0 and nil: every ten seconds, and as all else.
-	Interval time.Duration
-	HTTP     *http.Client
+	// Interval, Behind and HTTP are for tests; 0 and nil: every ten seconds, one minute,
+	// and as all else.
+	Interval, Behind time.Duration
+	HTTP             *http.Client
 }
 
 // kind is what all sections have in common.
@@ -80,6 +83,9 @@ var _ platforms.WithHosts = (*platform)(nil)
 func New(options Options) platforms.Kind {
 	if options.Interval == 0 {
 		options.Interval = interval
+	}
+	if options.Behind == 0 {
+		options.Behind = behind
 	}
 	if options.HTTP == nil {
 		options.HTTP = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
@@ -281,10 +287,10 @@ func (w workspace) look(ctx context.Context, question verbs.Question) (verbs.Rep
 	if err := w.readLog(ctx, told, j); err != nil {
 		return verbs.Report{}, err
 	}
-	told.describe(&report, j)
+	told.describe(&report, j, w.Behind)
 	report.Records, number = j.after(number)
 	report.Next = cursorOf(number)
-	if report.Phase == verbs.Exited {
+	if j.exit() != nil && report.Phase == verbs.Exited {
 		w.journals.forget(question.Key)
 	}
 	return report, nil
@@ -311,21 +317,25 @@ func over(status ml.JobStatus) bool {
 }
 
 // describe puts what Azure and the run's log tell into words of ours. The log's end
-// stands before Azure's word, which comes later and knows less.
-func (d *details) describe(report *verbs.Report, j *journal) {
+// stands before Azure's word, which knows less and, now and then, comes first.
+func (d *details) describe(report *verbs.Report, j *journal, behind time.Duration) {
+	report.Started, report.Reason = d.Started, verbs.Reason{}
 	status := ml.JobStatus(d.Status)
-	if over(status) && j.exit() != nil {
+	complete := over(status) && (d.Started.IsZero() || j.complete(behind))
+	if complete {
 		j.giveUp()
 	}
-	report.Started, report.Reason = d.Started, verbs.Reason{}
 	exit := j.exit()
 	switch {
 	case exit != nil && j.reader.Whole():
 		report.Phase, report.Exit, report.Started, report.Ended = verbs.Exited, &exit.Exit, exit.Started, exit.Ended
+	case over(status) && !complete:
+		report.Phase = verbs.Running
+		report.Reason = verbs.Reason{Code: "log-behind", Text: "its job is " + strings.ToLower(d.Status) + ", and the rest of its log is not there yet"}
 	case status == ml.JobStatusCanceled:
 		report.Phase, report.Ended = verbs.Exited, d.Ended
 		report.Exit = &trial.Exit{Code: terminated, Signal: "SIGTERM", Outside: true, Text: "its job was canceled"}
-	case over(status):
+	case complete:
 		report.Phase = verbs.Gone
 		report.Reason = verbs.Reason{Code: "job-over", Text: "its job is " + strings.ToLower(d.Status) + d.why() + ", and left no word of its trial's end"}
 	default:

@@ -19,6 +19,7 @@ import (
 	"github.com/perennial-ml/perennial/platforms/aml"
 	"github.com/perennial-ml/perennial/testsuite/amllab"
 	"github.com/perennial-ml/perennial/testsuite/platformtest"
+	"github.com/perennial-ml/perennial/testsuite/servicelab"
 	"github.com/perennial-ml/perennial/trial"
 )
 
@@ -76,9 +77,12 @@ func options(t *testing.T, more map[string]any) json.RawMessage {
 	return content
 }
 
-func kind(state string) platforms.Kind {
+// kind is the platform where logs of jobs that are over are behind for a moment only.
+func kind(state string) platforms.Kind { return kindBehind(state, time.Second) }
+
+func kindBehind(state string, behind time.Duration) platforms.Kind {
 	return aml.New(aml.Options{
-		StateDirectory: state, Interval: 50 * time.Millisecond, HTTP: azure.Client,
+		StateDirectory: state, Interval: 50 * time.Millisecond, Behind: behind, HTTP: azure.Client,
 		Runner: func(string, string) ([]byte, error) { return runner, nil },
 	})
 }
@@ -103,9 +107,13 @@ type opened struct {
 }
 
 func open(t *testing.T, more map[string]any) *opened {
+	return openKind(t, kind(t.TempDir()), more)
+}
+
+func openKind(t *testing.T, kind platforms.Kind, more map[string]any) *opened {
 	o := &opened{t: t, experiment: trial.NewExperimentID()}
 	section := options(t, more)
-	o.Platform = kind(t.TempDir()).Open(platforms.Section{
+	o.Platform = kind.Open(platforms.Section{
 		Platform: aml.Name, Experiment: o.experiment, Resolve: func(context.Context) (json.RawMessage, error) { return section, nil },
 	})
 	return o
@@ -139,7 +147,7 @@ func running(report platforms.Report) bool { return report.Phase == platforms.Ru
 func TestASubmissionWhoseAnswerWasLostMakesNoSecondJob(t *testing.T) {
 	o := open(t, nil)
 	before := azure.Calls("submit")
-	azure.Have(amllab.Fault{Of: "submit", Lost: true})
+	azure.Have(servicelab.Fault{Of: "submit", Lost: true})
 	job := o.job("sleep 0.3")
 	handle, err := o.Submit(t.Context(), job)
 	if err != nil { // it may have been found again at once
@@ -176,14 +184,14 @@ func TestARefusalSaysWhatToDo(t *testing.T) {
 	require.NoError(t, err)
 	o.await(handle, running)
 	for _, of := range []struct {
-		amllab.Fault
+		servicelab.Fault
 		code platforms.Code
 		says string
 	}{
-		{amllab.Fault{Of: "history", Status: 429, RetryAfter: "7"}, platforms.Exhausted, "429"},
-		{amllab.Fault{Of: "history", Status: 503}, platforms.Transient, "503"},
-		{amllab.Fault{Of: "history", Status: 403}, platforms.Denied, "renew the login of Azure"},
-		{amllab.Fault{Of: "log", Status: 500}, platforms.Transient, "500"},
+		{servicelab.Fault{Of: "history", Status: 429, RetryAfter: "7"}, platforms.Exhausted, "429"},
+		{servicelab.Fault{Of: "history", Status: 503}, platforms.Transient, "503"},
+		{servicelab.Fault{Of: "history", Status: 403}, platforms.Denied, "renew the login of Azure"},
+		{servicelab.Fault{Of: "log", Status: 500}, platforms.Transient, "500"},
 	} {
 		azure.Have(of.Fault)
 		var err error
@@ -211,6 +219,27 @@ func TestANodeThatIsLostIsNoEndOfTheTrials(t *testing.T) {
 	azure.Kill("perennial-" + handle.Key.String())
 	report := o.await(handle, func(report platforms.Report) bool { return report.Phase == platforms.Lost })
 	require.Equal(t, "job-over", report.Reason.Code)
+}
+
+func TestALogThatIsBehindItsJobsEndLosesNothing(t *testing.T) {
+	const ends, isEnded = "echo perennial: final 5", "trap 'echo perennial: intermediate 1; exit 0' TERM; touch %s; sleep 60 & wait"
+	for _, command := range []string{ends, isEnded} {
+		o, started := openKind(t, kindBehind(t.TempDir(), time.Hour), nil), filepath.Join(t.TempDir(), "started")
+		azure.Behind(true)
+		handle, err := o.Submit(t.Context(), o.job(strings.Replace(command, "%s", started, 1)))
+		require.NoError(t, err)
+		if command == isEnded {
+			require.Eventually(t, func() bool { _, err := os.Stat(started); return err == nil }, time.Minute, 20*time.Millisecond)
+			require.NoError(t, o.Cancel(t.Context(), handle, trial.Intent{Cause: trial.CauseEarlyStop}))
+		}
+		o.await(handle, func(report platforms.Report) bool {
+			require.False(t, report.Phase.Definite(), report.Reason.Text)
+			return report.Reason.Code == "log-behind"
+		})
+		azure.Behind(false)
+		report := o.await(handle, func(report platforms.Report) bool { return report.Phase == platforms.Exited })
+		require.Len(t, report.Journal.Records, 1)
+	}
 }
 
 func TestALoginThatIsRefusedIsDeniedAndGoesOnOnceItIsGood(t *testing.T) {

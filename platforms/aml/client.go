@@ -135,7 +135,20 @@ func (c *client) find(ctx context.Context, verb, name string) (*ml.JobBaseProper
 	if err != nil {
 		return nil, fault(verb, err)
 	}
-	return found.Properties.GetJobBaseProperties(), nil
+	return properties(verb, found.JobBase)
+}
+
+// properties are a job's, of an answer that may lack all.
+func properties(verb string, of ml.JobBase) (*ml.JobBaseProperties, error) {
+	if of.Properties == nil || of.Properties.GetJobBaseProperties() == nil {
+		return nil, platforms.Errorf(platforms.Transient, verb, "Azure told of a job, and nothing about it")
+	}
+	return of.Properties.GetJobBaseProperties(), nil
+}
+
+// ended tells whether Azure says of a job that it is over; nil is one that is not there.
+func ended(job *ml.JobBaseProperties) bool {
+	return job == nil || job.Status != nil && over(*job.Status)
 }
 
 // submit has Azure run a job, and finds the one of that name as good.
@@ -148,7 +161,7 @@ func (c *client) submit(ctx context.Context, name string, wanted *ml.CommandJob)
 	}
 	made, err := c.jobs.CreateOrUpdate(ctx, c.Group, c.Workspace, name, ml.JobBase{Properties: wanted}, nil)
 	if err == nil {
-		return made.Properties.GetJobBaseProperties(), nil
+		return properties("submit", made.JobBase)
 	}
 	if found, also := c.find(ctx, "submit", name); also == nil && found != nil {
 		return found, nil // somebody submitted it meanwhile
@@ -164,7 +177,7 @@ func (c *client) cancel(ctx context.Context, name string) error {
 	if err == nil || missing(err) {
 		return nil
 	}
-	if found, also := c.find(ctx, "cancel", name); also == nil && (found == nil || over(*found.Status)) {
+	if found, also := c.find(ctx, "cancel", name); also == nil && ended(found) {
 		return nil
 	}
 	return fault("cancel", err)
@@ -175,7 +188,7 @@ func (c *client) cancel(ctx context.Context, name string) error {
 func (c *client) asset(ctx context.Context, name string, upload func(place *url.URL) error) (id string, err error) {
 	found, err := c.codes.Get(ctx, c.Group, c.Workspace, name, assetVersion, nil)
 	if err == nil {
-		return *found.ID, nil
+		return idOf("prepare", found.ID)
 	}
 	if !missing(err) {
 		return "", fault("prepare", err)
@@ -186,6 +199,9 @@ func (c *client) asset(ctx context.Context, name string, upload func(place *url.
 		return "", fault("prepare", err)
 	}
 	to := pending.BlobReferenceForConsumption
+	if to == nil {
+		return "", platforms.Errorf(platforms.Transient, "prepare", "Azure gave no place to upload to")
+	}
 	lease, ok := to.Credential.(*ml.SASCredentialDto)
 	if !ok || lease.SasURI == nil {
 		return "", platforms.Errorf(platforms.Invalid, "prepare", "the workspace's storage gives no temporary address to upload to: its administrators forbid it")
@@ -202,7 +218,14 @@ func (c *client) asset(ctx context.Context, name string, upload func(place *url.
 	if err != nil {
 		return "", fault("prepare", err)
 	}
-	return *made.ID, nil
+	return idOf("prepare", made.ID)
+}
+
+func idOf(verb string, id *string) (string, error) {
+	if id == nil {
+		return "", platforms.Errorf(platforms.Transient, verb, "Azure told of an asset without its id")
+	}
+	return *id, nil
 }
 
 func ours() *string { return to.Ptr("made by Perennial") }
@@ -233,7 +256,7 @@ func (c *client) environment(ctx context.Context) (id string, err error) {
 	name := "perennial-" + digest([]byte(c.Image))[:20]
 	found, err := c.environments.Get(ctx, c.Group, c.Workspace, name, assetVersion, nil)
 	if err == nil {
-		return *found.ID, nil
+		return idOf("submit", found.ID)
 	}
 	if !missing(err) {
 		return "", fault("submit", err)
@@ -243,7 +266,7 @@ func (c *client) environment(ctx context.Context) (id string, err error) {
 	if err != nil {
 		return "", fault("submit", err)
 	}
-	return *made.ID, nil
+	return idOf("submit", made.ID)
 }
 
 // details are what the workspace's run history tells of a job.

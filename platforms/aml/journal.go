@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/perennial-ml/perennial/metrics"
 	"github.com/perennial-ml/perennial/runner/rundir"
@@ -15,8 +16,9 @@ import (
 type journal struct {
 	mutex   sync.Mutex
 	reader  *stream.Reader
-	offset  int64 // in the log
-	from    int64 // the number before the first of records
+	offset  int64     // in the log
+	from    int64     // the number before the first of records
+	over    time.Time // when its job was first seen to be over
 	records []metrics.Record
 }
 
@@ -34,6 +36,16 @@ func (j *journal) read(more func(from int64) ([]byte, error)) error {
 		j.offset += int64(len(content))
 		j.records = append(j.records, j.reader.Feed(content)...)
 	}
+}
+
+// complete tells of a job that is over whether its log will tell nothing more: it has
+// told of the run's end, or had all the time for which logs are behind. That goes by this
+// machine's clock alone.
+func (j *journal) complete(behind time.Duration) bool {
+	if j.over.IsZero() {
+		j.over = time.Now()
+	}
+	return j.exit() != nil || time.Since(j.over) >= behind
 }
 
 // giveUp takes what there is behind records that never will be.

@@ -1,9 +1,8 @@
 // Package amllab stands in for Azure: its login, its Resource Manager as far as machine
 // learning goes, a workspace's run history and its blob store. It is a real listener by
 // TLS that keeps state, reads requests by the types of Azure's own SDK, verifies tokens
-// and addresses, and runs the command of each job as a process of this machine. It also
-// has the faults that networks and services have. No real Azure was at hand to compare
-// it with.
+// and addresses, and runs the command of each job as a process of this machine. No real
+// Azure was at hand to compare it with.
 package amllab
 
 import (
@@ -11,11 +10,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/perennial-ml/perennial/testsuite/servicelab"
 )
 
 // What there is.
@@ -29,8 +28,10 @@ const (
 	Compute      = "gpu-cluster"
 )
 
-// Service is all of Azure that there is.
+// Service is all of Azure that there is. Calls are of the sorts "login", "submit", "find",
+// "cancel", "history", "log", "upload", "asset" and "compute".
 type Service struct {
+	servicelab.Faults
 	URL    string
 	Client *http.Client // one that trusts its certificate
 	// Nodes is how many jobs run at a time; others wait. 0: any number.
@@ -41,17 +42,17 @@ type Service struct {
 	mutex     sync.Mutex
 	secret    string
 	tokens    map[string]bool
+	given     int // how many tokens were
 	jobs      map[string]*job
 	order     []*job
 	assets    map[string]string // paths of codes and environments, to their bodies
-	calls     map[string]int    // by what they were about
-	faults    []*Fault
+	behind    bool              // logs show nothing
 }
 
 type job struct {
 	name, body, command, experiment, status, code string
 	environment                                   []string
-	process                                       *os.Process
+	container                                     *servicelab.Container
 	canceled                                      bool
 	started, ended                                time.Time
 }
@@ -62,7 +63,7 @@ func Start() (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{directory: directory, secret: ClientSecret, tokens: map[string]bool{}, jobs: map[string]*job{}, assets: map[string]string{}, calls: map[string]int{}}
+	s := &Service{directory: directory, secret: ClientSecret, tokens: map[string]bool{}, jobs: map[string]*job{}, assets: map[string]string{}}
 	s.server = httptest.NewTLSServer(http.HandlerFunc(s.serve))
 	s.URL, s.Client = s.server.URL, s.server.Client()
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.server.Certificate().Raw})
@@ -84,19 +85,18 @@ func (s *Service) Close() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	for _, one := range s.order {
-		if one.process != nil {
-			_ = syscall.Kill(-one.process.Pid, syscall.SIGKILL)
+		if one.container != nil {
+			one.container.Kill()
 		}
 	}
 	_ = os.RemoveAll(s.directory)
 }
 
-// Calls is how many calls of a sort there were: "login", "submit", "find", "cancel",
-// "history", "log", "upload".
-func (s *Service) Calls(sort string) int {
+// Behind has logs show nothing of what is in them, until it is called with false.
+func (s *Service) Behind(behind bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return s.calls[sort]
+	s.behind = behind
 }
 
 // Expire has no token that was given out so far taken any more.
@@ -130,47 +130,16 @@ func (s *Service) Living() (living int) {
 func (s *Service) Kill(name string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if one := s.jobs[name]; one != nil && one.process != nil {
-		_ = syscall.Kill(-one.process.Pid, syscall.SIGKILL)
+	if one := s.jobs[name]; one != nil && one.container != nil {
+		one.container.Kill()
 	}
-}
-
-// Fault is what happens to a call of a sort, once: before it does anything it answers
-// Status, or once it has done its work the answer is lost.
-type Fault struct {
-	Of         string // as for Calls
-	Lost       bool
-	Status     int
-	RetryAfter string
-}
-
-// Have adds faults, which the next calls of their sort meet, each one.
-func (s *Service) Have(faults ...Fault) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	for _, fault := range faults {
-		s.faults = append(s.faults, &fault)
-	}
-}
-
-func (s *Service) fault(sort string) Fault {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.calls[sort]++
-	for i, fault := range s.faults {
-		if fault.Of == sort {
-			s.faults = append(s.faults[:i:i], s.faults[i+1:]...)
-			return *fault
-		}
-	}
-	return Fault{}
 }
 
 // schedule starts jobs that wait, as far as there are nodes. The mutex is held.
 func (s *Service) schedule() {
 	busy := 0
 	for _, one := range s.order {
-		if one.process != nil {
+		if one.container != nil {
 			busy++
 		}
 	}
@@ -187,36 +156,34 @@ func (s *Service) logOf(name string) string { return filepath.Join(s.directory, 
 // start runs a job in a copy of its code, with one log for both of its streams.
 func (s *Service) start(one *job) {
 	place := filepath.Join(s.directory, "runs", one.name)
-	_ = os.MkdirAll(filepath.Dir(place), 0o755)
-	err := os.CopyFS(place, os.DirFS(filepath.Join(s.directory, "blobs", one.code)))
-	log, logErr := os.Create(s.logOf(one.name))
-	if err != nil || logErr != nil {
-		one.status = "Failed"
-		return
+	err := os.MkdirAll(filepath.Dir(place), 0o755)
+	if err == nil {
+		err = os.CopyFS(place, os.DirFS(filepath.Join(s.directory, "blobs", one.code)))
 	}
-	defer log.Close()
-	command := exec.Command("/bin/sh", "-c", one.command)
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	command.Dir, command.Stdout, command.Stderr = place, log, log
-	command.Env = append(one.environment, "PATH="+os.Getenv("PATH"), "HOME="+place)
-	if err := command.Start(); err != nil {
-		one.status = "Failed"
-		return
+	if err == nil {
+		environment := append([]string{"HOME=" + place}, one.environment...)
+		one.container, err = servicelab.Run("/bin/sh", "cd "+place+" && "+one.command, s.logOf(one.name), environment, func(code int) { s.over(one, code) })
 	}
-	one.status, one.process, one.started = "Running", command.Process, time.Now()
-	go s.await(one, command)
+	one.status, one.started = "Running", time.Now()
+	if err != nil {
+		one.status = "Failed"
+	}
 }
 
-func (s *Service) await(one *job, command *exec.Cmd) {
-	err := command.Wait()
+func (s *Service) over(one *job, code int) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	one.process, one.status, one.ended = nil, "Completed", time.Now()
+	one.container, one.status, one.ended = nil, "Completed", time.Now()
 	switch {
 	case one.canceled:
 		one.status = "Canceled"
-	case err != nil:
+	case code != 0:
 		one.status = "Failed"
 	}
 	s.schedule()
+}
+
+// Refusal is Azure's own word for what is wrong, as a Fault's Code.
+func Refusal(code string) string {
+	return `{"error": {"code": "` + code + `", "message": "a fault"}}`
 }

@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	ml "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/machinelearning/armmachinelearning/v4"
@@ -64,31 +62,19 @@ func refuse(status int, code, message string) answer {
 func (s *Service) serve(w http.ResponseWriter, r *http.Request) {
 	sort := sortOf(r)
 	body, _ := io.ReadAll(r.Body)
-	fault := s.fault(sort)
-	if sort == "log" && fault.Status == 0 {
-		s.sendLog(w, r)
-		return
-	}
-	told := refuse(fault.Status, "AFault", "a fault")
-	if fault.Status == 0 {
-		told = s.handle(sort, r, body)
-	}
-	if fault.Lost {
-		connection, _, err := w.(http.Hijacker).Hijack()
-		if err == nil {
-			connection.(interface{ NetConn() net.Conn }).NetConn().Close()
+	s.Meet(sort, w, func(w http.ResponseWriter) {
+		if sort == "log" {
+			s.sendLog(w, r)
+			return
 		}
-		return
-	}
-	if fault.RetryAfter != "" {
-		w.Header().Set("Retry-After", fault.RetryAfter)
-	}
-	if sort == "cancel" {
-		w.Header().Set("Location", s.URL+root+"/operations/1?api-version="+version)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(told.status)
-	_ = json.NewEncoder(w).Encode(told.body)
+		told := s.handle(sort, r, body)
+		if sort == "cancel" {
+			w.Header().Set("Location", s.URL+root+"/operations/1?api-version="+version)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(told.status)
+		_ = json.NewEncoder(w).Encode(told.body)
+	})
 }
 
 func (s *Service) handle(sort string, r *http.Request, body []byte) answer {
@@ -121,7 +107,8 @@ func (s *Service) login(body []byte) answer {
 	if !strings.Contains(form, "client_id="+ClientID) || !strings.Contains(form, "client_secret="+s.secret) || !strings.Contains(form, "grant_type=client_credentials") {
 		return answer{http.StatusUnauthorized, map[string]any{"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret provided."}}
 	}
-	token := fmt.Sprintf("token-%d", s.calls["login"])
+	s.given++
+	token := fmt.Sprintf("token-%d", s.given)
 	s.tokens[token] = true
 	return answer{http.StatusOK, map[string]any{"access_token": token, "expires_in": 3600, "ext_expires_in": 3600, "token_type": "Bearer"}}
 }
@@ -194,22 +181,13 @@ func (s *Service) cancel(one *job) answer {
 	switch {
 	case one.status == "Queued":
 		one.status, one.ended = "Canceled", time.Now()
-	case one.process == nil:
+	case one.container == nil:
 		return refuse(http.StatusBadRequest, "UserError", "the job is over already")
 	default:
 		one.canceled = true
-		_ = syscall.Kill(-one.process.Pid, syscall.SIGTERM)
-		go end(one.process.Pid)
+		one.container.Stop()
 	}
 	return answer{http.StatusAccepted, nil}
-}
-
-// grace is what a container has between TERM and KILL.
-const grace = 10 * time.Second
-
-func end(group int) {
-	time.Sleep(grace)
-	_ = syscall.Kill(-group, syscall.SIGKILL)
 }
 
 func (s *Service) history(path string) answer {
@@ -244,9 +222,18 @@ func (s *Service) upload(r *http.Request, body []byte) answer {
 	return answer{http.StatusCreated, nil}
 }
 
+func (s *Service) isBehind() bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.behind
+}
+
 // sendLog sends part of a log, as a blob store does.
 func (s *Service) sendLog(w http.ResponseWriter, r *http.Request) {
 	content, err := os.ReadFile(s.logOf(filepath.Base(r.URL.Path)))
+	if s.isBehind() {
+		content = nil
+	}
 	var from, to int
 	_, bad := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to)
 	switch {

@@ -4,6 +4,7 @@
 package servicelab
 
 import (
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -107,10 +108,14 @@ func (lost) WriteHeader(int)                {}
 // drop ends a connection without an answer.
 func drop(w http.ResponseWriter) {
 	connection, _, err := w.(http.Hijacker).Hijack()
-	if err == nil {
-		_ = connection.(*net.TCPConn).SetLinger(0)
-		connection.Close()
+	if err != nil {
+		return
 	}
+	if secured, is := connection.(*tls.Conn); is {
+		connection = secured.NetConn()
+	}
+	_ = connection.(*net.TCPConn).SetLinger(0)
+	connection.Close()
 }
 
 // Grace is what a container has between TERM and KILL.
