@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/perennial-ml/perennial/testsuite/machine"
+	"github.com/perennial-ml/perennial/testsuite/postgreslab"
 	"github.com/stretchr/testify/require"
 
 	"github.com/perennial-ml/perennial/metrics"
@@ -31,7 +32,52 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, writeUntilKilled(path))
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	status := m.Run()
+	if postgreslab.Missing() == "" {
+		status = max(status, onPostgres(m))
+	} else if fmt.Println("NOT TESTED HERE:", postgreslab.Missing()); os.Getenv("CI") != "" {
+		status = 1
+	}
+	os.Exit(status)
+}
+
+// server is the PostgreSQL that keeps the records of the tests' second round, nil in
+// the first.
+var server *postgreslab.Server
+
+// onPostgres runs all tests once more, with their records in PostgreSQL.
+func onPostgres(m *testing.M) int {
+	started, err := postgreslab.Start()
+	if err == nil {
+		defer started.Close()
+		err = started.Create("records")
+	}
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	server = started
+	fmt.Println("once more, on PostgreSQL:")
+	return m.Run()
+}
+
+// place is the location of a record that is still to be made.
+func place(t *testing.T) string {
+	t.Helper()
+	if server == nil {
+		return filepath.Join(t.TempDir(), "record.db")
+	}
+	location, err := server.Schema("records")
+	require.NoError(t, err)
+	return location
+}
+
+// onlyAFile ends a test in PostgreSQL's round that is about files of SQLite's.
+func onlyAFile(t *testing.T) {
+	t.Helper()
+	if server != nil {
+		t.SkipNow()
+	}
 }
 
 // writeUntilKilled prints the number of every event that was acknowledged. Trials
@@ -82,7 +128,7 @@ func (s *Store) runTrial() (int64, error) {
 }
 
 func TestKillingTheWriterAtAnyMomentLosesNothingThatWasAcknowledged(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "record.db")
+	path := place(t)
 	store, err := Open(path)
 	require.NoError(t, err)
 	_, err = store.Append(background, exp, CommandEvent(trial.Command{ID: "1", Name: trial.Accept, Value: json.RawMessage("{}")}))
@@ -134,9 +180,11 @@ func requireConsistent(t *testing.T, path string, acknowledged []int64) {
 	defer store.Close()
 	f.Store = store
 	require.Equal(t, seen, f.log())
-	var verdict string
-	require.NoError(t, store.read.QueryRow("PRAGMA integrity_check").Scan(&verdict))
-	require.Equal(t, "ok", verdict)
+	if server == nil {
+		var verdict string
+		require.NoError(t, store.read.QueryRow("PRAGMA integrity_check").Scan(&verdict))
+		require.Equal(t, "ok", verdict)
+	}
 	for _, number := range acknowledged {
 		require.LessOrEqual(t, number, int64(len(seen)))
 		require.Equal(t, trial.KindCommand, seen[number-1].Kind)
@@ -207,6 +255,7 @@ func TestWhatWaitsWhileACommitRunsGoesIntoTheNext(t *testing.T) {
 }
 
 func TestOpeningWhatIsNoRecordSaysWhatToDo(t *testing.T) {
+	onlyAFile(t)
 	path := filepath.Join(t.TempDir(), "record.db")
 	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("this is no database ", 100)), 0o600))
 	for _, open := range []func(string) (*Store, error){Open, OpenReadOnly} {
@@ -218,12 +267,13 @@ func TestOpeningWhatIsNoRecordSaysWhatToDo(t *testing.T) {
 }
 
 func TestADamagedRecordIsRecognised(t *testing.T) {
+	onlyAFile(t)
 	f := newFixture(t)
 	for n := range 200 {
 		f.ask(n)
 	}
 	require.NoError(t, f.Close())
-	file, err := os.OpenFile(f.path, os.O_RDWR, 0)
+	file, err := os.OpenFile(f.location, os.O_RDWR, 0)
 	require.NoError(t, err)
 	info, err := file.Stat()
 	require.NoError(t, err)
@@ -232,27 +282,32 @@ func TestADamagedRecordIsRecognised(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, file.Close())
-	_, err = Open(f.path)
+	_, err = Open(f.location)
 	require.ErrorIs(t, err, ErrDamaged)
 }
 
 func TestADatabaseOfAnotherProgramIsLeftAlone(t *testing.T) {
+	onlyAFile(t)
 	f := newFixture(t)
 	_, err := f.writer.conn.ExecContext(background, "PRAGMA application_id = 7")
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
-	_, err = Open(f.path)
+	_, err = Open(f.location)
 	require.ErrorIs(t, err, ErrDamaged)
 	require.ErrorContains(t, err, "another program")
 }
 
 func TestARecordOfANewerVersionIsLeftAlone(t *testing.T) {
 	f := newFixture(t)
-	_, err := f.writer.conn.ExecContext(background, "PRAGMA user_version = 99")
+	newer := "PRAGMA user_version = 99"
+	if server != nil {
+		newer = "UPDATE format SET number = 99"
+	}
+	_, err := f.writer.conn.ExecContext(background, newer)
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 	for _, open := range []func(string) (*Store, error){Open, OpenReadOnly} {
-		_, err = open(f.path)
+		_, err = open(f.location)
 		require.ErrorIs(t, err, ErrNewer)
 		require.ErrorContains(t, err, "its format is 99 and this one reads up to 2")
 	}
@@ -260,7 +315,7 @@ func TestARecordOfANewerVersionIsLeftAlone(t *testing.T) {
 
 func TestAReaderInAnotherProcessSeesCommitsAtOnce(t *testing.T) {
 	f := newFixture(t)
-	reader, err := OpenReadOnly(f.path)
+	reader, err := OpenReadOnly(f.location)
 	require.NoError(t, err)
 	defer reader.Close()
 	require.Equal(t, f.ID(), reader.ID())
@@ -275,6 +330,7 @@ func TestAReaderInAnotherProcessSeesCommitsAtOnce(t *testing.T) {
 }
 
 func TestAMissingOrEmptyRecordIsNotFoundToReaders(t *testing.T) {
+	onlyAFile(t)
 	path := filepath.Join(t.TempDir(), "odd name? #1%.db")
 	_, err := OpenReadOnly(path)
 	require.ErrorIs(t, err, ErrNotFound)
@@ -282,7 +338,7 @@ func TestAMissingOrEmptyRecordIsNotFoundToReaders(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, nil, 0o644))
 	_, err = OpenReadOnly(path)
 	require.ErrorIs(t, err, ErrNotFound)
-	conn, err := connect(path, map[string][]string{"_pragma": {"journal_mode(wal)"}})
+	conn, err := connectFile(path, map[string][]string{"_pragma": {"journal_mode(wal)"}})
 	require.NoError(t, err)
 	require.NoError(t, conn.close())
 	_, err = OpenReadOnly(path)
@@ -303,7 +359,7 @@ func TestTheRecordKeepsItsIDAndContent(t *testing.T) {
 	id, before := f.ID(), f.log()
 	require.NoError(t, f.Close())
 	require.ErrorIs(t, f.SetCursor(background, exp, Place{Number: 1}), errClosed)
-	again, err := Open(f.path)
+	again, err := Open(f.location)
 	require.NoError(t, err)
 	defer again.Close()
 	require.Equal(t, id, again.ID())
@@ -312,6 +368,7 @@ func TestTheRecordKeepsItsIDAndContent(t *testing.T) {
 }
 
 func TestAFullDiskIsSaidClearlyAndPassesWhenThereIsRoom(t *testing.T) {
+	onlyAFile(t)
 	directory := machine.SmallDisk(t, "1m")
 	store, err := Open(filepath.Join(directory, "record.db"))
 	require.NoError(t, err)
@@ -330,7 +387,7 @@ func TestAFullDiskIsSaidClearlyAndPassesWhenThereIsRoom(t *testing.T) {
 	f.command(trial.AddTrial, "{}")
 	requireCounted(f)
 	require.NoError(t, store.Close())
-	again, err := Open(store.path)
+	again, err := Open(store.location)
 	require.NoError(t, err)
 	f.Store = again
 	requireCounted(f)
@@ -345,6 +402,7 @@ func TestACallerWhoGivesUpIsAnswered(t *testing.T) {
 }
 
 func TestEveryQueryThatRunsForATrialUsesAnIndex(t *testing.T) {
+	onlyAFile(t)
 	f := newFixture(t)
 	f.ask(0)
 	key := f.begin(0)
@@ -399,7 +457,7 @@ func TestFiftyThousandTrialsAreReadAtOnce(t *testing.T) {
 	require.NoError(t, f.update(background, func(t *transaction) error {
 		_, err := t.exec(`WITH RECURSIVE n(sequence) AS (SELECT 0 UNION ALL SELECT sequence + 1 FROM n WHERE sequence + 1 < ?)
 			INSERT INTO trials (experiment, sequence, state, parameters, parameter_id, source, event, asked)
-			SELECT ?, sequence, 'WAITING', '{"x": 5.0}', sequence, 'algorithm', 0, 1 FROM n`, trials, exp)
+			SELECT ?, sequence, 'WAITING', '{"x": 5.0}', CAST(sequence AS TEXT), 'algorithm', 0, 1 FROM n`, trials, exp)
 		return err
 	}))
 	require.NoError(t, f.edit(background, exp, func(e *experimentRow) {

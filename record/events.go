@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -53,7 +54,7 @@ func (t *transaction) logValue(e *experimentRow, key trial.Key, kind trial.Kind,
 // one, of all kinds, in order. A limit of 0 or less is none.
 func (s *Store) Events(ctx context.Context, experiment string, after int64, limit int) ([]trial.Event, error) {
 	if limit <= 0 {
-		limit = -1
+		limit = math.MaxInt64
 	}
 	var events []trial.Event
 	err := s.query(ctx).each(func(row scanner) error {
@@ -255,7 +256,7 @@ func (t *transaction) ask(e *experimentRow, sequence int, asked trial.Asked) (tr
 		return trial.Event{}, err
 	}
 	_, err = t.exec(`INSERT INTO trials (experiment, sequence, state, parameters, parameter_id, source, event, asked, attempts)
-		SELECT ?, ?, ?, ?, ?, ?, ?, ?, coalesce(max(attempt), 0) FROM attempts WHERE experiment = ? AND sequence = ?`,
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, (SELECT coalesce(max(attempt), 0) FROM attempts WHERE experiment = ? AND sequence = ?))`,
 		e.ID, sequence, string(trial.Waiting), string(asked.Parameters), string(asked.ParameterID), asked.Source,
 		event.Number, nanoseconds(event.Time), e.ID, sequence)
 	e.occupy(sequence)

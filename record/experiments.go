@@ -88,8 +88,7 @@ func (s *Store) Platforms(ctx context.Context) (names []string, err error) {
 		err := row.Scan(&name)
 		names = append(names, name)
 		return err
-	}, `SELECT DISTINCT section.value ->> '$.platform' AS name
-		FROM configurations, json_each(config, '$.trainingService') AS section WHERE name IS NOT NULL ORDER BY name`)
+	}, s.platforms)
 	return names, classify(err)
 }
 

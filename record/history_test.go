@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -141,13 +139,9 @@ func (h *history) check(*rapid.T) {
 }
 
 func TestAnyHistoryKeepsItsCountsItsNumbersAndItsEnds(t *testing.T) {
-	directory, number := t.TempDir(), 0
 	rapid.Check(t, func(rt *rapid.T) {
-		number++
-		path := filepath.Join(directory, fmt.Sprint(number))
-		store, err := Open(path)
+		store, err := Open(place(t))
 		require.NoError(rt, err)
-		defer os.Remove(path)
 		defer store.Close()
 		h := &history{&fixture{T: t, Store: store}, rt, map[int]trial.State{}}
 		_, err = store.Append(background, exp, CommandEvent(trial.Command{ID: "accept", Name: trial.Accept, Value: json.RawMessage("{}")}))

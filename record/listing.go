@@ -143,10 +143,11 @@ func (q *selection) sort(ctx context.Context, s *Store, l Listing) error {
 		}
 		key, falling = "value", e.Minimize == l.Reverse
 	case ByDuration:
-		key = "CASE WHEN started > 0 THEN iif(ended > 0, ended, ?) - started END"
+		key = "CASE WHEN started > 0 THEN CASE WHEN ended > 0 THEN ended ELSE ? END - started END"
 		args, falling = []any{nanoseconds(q.now)}, !l.Reverse
 	case ByParameter:
-		key, args = parameterKey, parameterPaths(l.Parameter)
+		// A name may have the slash itself or mean what lies in a nested choice.
+		key, args = s.parameterKey, s.parameterPaths([]string{l.Parameter}, strings.Split(l.Parameter, "/"))
 	}
 	if l.After != nil {
 		if err := q.after(ctx, s, key, args, falling, *l.After); err != nil {
@@ -196,21 +197,6 @@ func (q *selection) orderBy(key string, args []any, falling bool) {
 	}
 	q.add(" ORDER BY ("+key+") IS NULL, ", args...)
 	q.add("("+key+")"+direction+", sequence", args...)
-}
-
-// parameterKey is a parameter's value, NULL where a trial has none. A name may
-// have the slash itself or mean what lies in a nested choice.
-const parameterKey = "CASE WHEN json_valid(parameters) THEN coalesce(json_extract(parameters, ?), json_extract(parameters, ?)) END"
-
-func parameterPaths(name string) []any {
-	quoted := func(names ...string) string {
-		path := "$"
-		for _, name := range names {
-			path += `."` + strings.ReplaceAll(name, `"`, "") + `"`
-		}
-		return path
-	}
-	return []any{quoted(name), quoted(strings.Split(name, "/")...)}
 }
 
 // list is a list as json_each reads it.

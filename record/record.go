@@ -21,6 +21,8 @@ var (
 	ErrReadOnly = errors.New("the record cannot be read where its directory cannot be written")
 	// ErrFull goes away by itself once there is room again.
 	ErrFull = errors.New("no space is left on the disk that holds the record: free some, and it goes on by itself")
+	// ErrUnreachable goes away by itself, too. What was to be changed may have been.
+	ErrUnreachable = errors.New("the record cannot be reached")
 	// ErrSettled, ErrStopping, ErrDecided and ErrTimeOver say why nothing more may be launched.
 	ErrSettled  = errors.New("the trial has ended")
 	ErrStopping = errors.New("the experiment is stopping or has ended")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -27,7 +26,7 @@ func newFixture(t *testing.T) *fixture { return newFixtureWith(t, `{"name":"Rand
 
 func newFixtureWith(t *testing.T, tuner string) *fixture {
 	t.Helper()
-	store, err := Open(filepath.Join(t.TempDir(), "record.db"))
+	store, err := Open(place(t))
 	require.NoError(t, err)
 	t.Cleanup(func() { store.Close() })
 	f := &fixture{T: t, Store: store}

@@ -22,7 +22,7 @@ func (f *fixture) rows() map[string]int {
 		err := row.Scan(&name)
 		tables = append(tables, name)
 		return err
-	}, "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'identity'"))
+	}, f.tables()))
 	for _, table := range tables {
 		column := "experiment"
 		if table == "experiments" {
@@ -33,6 +33,14 @@ func (f *fixture) rows() map[string]int {
 		counted[table] = n
 	}
 	return counted
+}
+
+// tables is the query for the names of all that have rows of experiments.
+func (f *fixture) tables() string {
+	if server == nil {
+		return "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'identity'"
+	}
+	return "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() AND tablename NOT IN ('identity', 'format')"
 }
 
 func TestAnExperimentThatIsRemovedLeavesNoRowInAnyTable(t *testing.T) {
@@ -89,6 +97,7 @@ func TestWhatRunsIsNotRemovedAndWhatIsBeingRemovedTakesNoCommand(t *testing.T) {
 }
 
 func TestALargeExperimentsRoomIsGivenBackToTheDisk(t *testing.T) {
+	onlyAFile(t)
 	f := newFixture(t)
 	large := strings.Repeat("7", 1<<18)
 	for n := range 100 {
@@ -98,12 +107,12 @@ func TestALargeExperimentsRoomIsGivenBackToTheDisk(t *testing.T) {
 		f.settle(key, succeeded(1))
 	}
 	f.finish(Done)
-	before, err := os.Stat(f.path)
+	before, err := os.Stat(f.location)
 	require.NoError(t, err)
 	f.command(trial.Remove, "")
 	require.NoError(t, f.Remove(background, exp))
 	require.NoError(t, f.writer.alone(background, "PRAGMA wal_checkpoint(TRUNCATE)"))
-	after, err := os.Stat(f.path)
+	after, err := os.Stat(f.location)
 	require.NoError(t, err)
 	require.Less(t, after.Size(), before.Size()/2)
 }

@@ -96,8 +96,10 @@ func (q querier) decision(key trial.Key) (d Decision, known bool, err error) {
 }
 
 func (t *transaction) decide(c *course, d Decision) error {
-	_, err := t.exec(`INSERT OR REPLACE INTO decisions
-		(experiment, sequence, attempt, id, cause, reason_code, reason_text, outcome) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+	_, err := t.exec(`INSERT INTO decisions
+		(experiment, sequence, attempt, id, cause, reason_code, reason_text, outcome) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (experiment, sequence, attempt) DO UPDATE SET id = excluded.id, cause = excluded.cause,
+			reason_code = excluded.reason_code, reason_text = excluded.reason_text, outcome = excluded.outcome`,
 		d.Key.Experiment, d.Key.Sequence, d.Key.Attempt, d.Decision.ID, string(d.Decision.Cause),
 		d.Decision.Reason.Code, d.Decision.Reason.Text, d.Outcome)
 	if err != nil {

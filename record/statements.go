@@ -3,36 +3,69 @@ package record
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 )
+
+// statement is one query of one database.
+type statement interface {
+	ExecContext(ctx context.Context, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, args ...any) *sql.Row
+	Close() error
+}
 
 // statements prepares each query once.
 type statements struct {
-	prepare func(context.Context, string) (*sql.Stmt, error)
-	mu      sync.Mutex
-	byQuery map[string]*sql.Stmt
-	queries atomic.Int64
-	rows    atomic.Int64
+	prepare  func(query string) (statement, error)
+	patience time.Duration // how long each may take; 0 is as long as it does
+	mu       sync.Mutex
+	byQuery  map[string]statement
+	queries  atomic.Int64
+	rows     atomic.Int64
 }
 
-func newStatements(prepare func(context.Context, string) (*sql.Stmt, error)) *statements {
-	return &statements{prepare: prepare, byQuery: map[string]*sql.Stmt{}}
+func newStatements(prepare func(string) (statement, error), patience time.Duration) *statements {
+	return &statements{prepare: prepare, patience: patience, byQuery: map[string]statement{}}
 }
 
-func (s *statements) get(query string) (*sql.Stmt, error) {
+// prepareBy prepares with a connection or pool of database/sql. A statement outlives
+// the call, so no caller's context must end it.
+func prepareBy(prepare func(context.Context, string) (*sql.Stmt, error)) func(string) (statement, error) {
+	return func(query string) (statement, error) { return prepare(context.Background(), query) }
+}
+
+func (s *statements) get(query string) (statement, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if statement, known := s.byQuery[query]; known {
-		return statement, nil
+	if known, is := s.byQuery[query]; is {
+		return known, nil
 	}
-	// The statement outlives the call, so the caller's context must not end it.
-	statement, err := s.prepare(context.Background(), query)
+	prepared, err := s.prepare(query)
 	if err != nil {
 		return nil, err
 	}
-	s.byQuery[query] = statement
-	return statement, nil
+	s.byQuery[query] = prepared
+	return prepared, nil
+}
+
+// bounded is the time that one statement of a caller has.
+func (s *statements) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if s.patience == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, s.patience, ErrUnreachable)
+}
+
+// timedOut says of an error that the time was not the caller's.
+func timedOut(ctx context.Context, err error) error {
+	if err != nil && errors.Is(context.Cause(ctx), ErrUnreachable) {
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	return err
 }
 
 func (s *statements) close() {
@@ -69,7 +102,9 @@ func (q querier) one(scan func(scanner) error, query string, args ...any) error 
 	}
 	q.prepared.queries.Add(1)
 	q.prepared.rows.Add(1)
-	return scan(statement.QueryRowContext(q.ctx, args...))
+	ctx, done := q.prepared.bounded(q.ctx)
+	defer done()
+	return timedOut(ctx, scan(statement.QueryRowContext(ctx, args...)))
 }
 
 // each passes every row to scan.
@@ -78,9 +113,11 @@ func (q querier) each(scan func(scanner) error, query string, args ...any) error
 	if err != nil {
 		return err
 	}
-	rows, err := statement.QueryContext(q.ctx, args...)
+	ctx, done := q.prepared.bounded(q.ctx)
+	defer done()
+	rows, err := statement.QueryContext(ctx, args...)
 	if err != nil {
-		return err
+		return timedOut(ctx, err)
 	}
 	defer rows.Close()
 	q.prepared.queries.Add(1)
@@ -90,7 +127,7 @@ func (q querier) each(scan func(scanner) error, query string, args ...any) error
 			return err
 		}
 	}
-	return rows.Err()
+	return timedOut(ctx, rows.Err())
 }
 
 // into scans a row into the given places.

@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"time"
 )
@@ -16,9 +17,11 @@ var errClosed = errors.New("the record is closed")
 // goes into the next one: each operation in a savepoint of its own, all answered
 // after the commit.
 type writer struct {
+	dialect
 	conn     *connection
 	prepared *statements
 	wake     func(map[string]wake)
+	renew    func() (*sql.Conn, error) // nil where a connection cannot be cut
 	waiting  chan *operation
 	apart    chan apart
 	closing  chan struct{}
@@ -52,23 +55,19 @@ func (t *transaction) exec(query string, args ...any) (changed int64, err error)
 	if err != nil {
 		return 0, err
 	}
-	result, err := statement.ExecContext(t.ctx, args...)
+	ctx, done := t.prepared.bounded(t.ctx)
+	defer done()
+	result, err := statement.ExecContext(ctx, args...)
 	if err != nil {
-		return 0, err
+		return 0, timedOut(ctx, err)
 	}
 	return result.RowsAffected()
 }
 
-func startWriter(conn *connection, wakeAll func(map[string]wake)) *writer {
-	w := &writer{
-		conn:     conn,
-		prepared: newStatements(conn.PrepareContext),
-		wake:     wakeAll,
-		waiting:  make(chan *operation, batchLimit),
-		apart:    make(chan apart),
-		closing:  make(chan struct{}),
-		ended:    make(chan struct{}),
-	}
+// startWriter has a writer work that knows what it writes to.
+func startWriter(w *writer) *writer {
+	w.waiting, w.apart = make(chan *operation, batchLimit), make(chan apart)
+	w.closing, w.ended = make(chan struct{}), make(chan struct{})
 	go w.loop()
 	return w
 }
@@ -124,7 +123,7 @@ func (w *writer) gather(first *operation) []*operation {
 func (w *writer) commit(batch []*operation) {
 	err := w.transact(batch)
 	if err != nil {
-		w.command("ROLLBACK") // fails where SQLite has rolled back by itself
+		w.rollBack()
 		err = classify(err)
 	}
 	for _, op := range batch {
@@ -135,9 +134,38 @@ func (w *writer) commit(batch []*operation) {
 	}
 }
 
-// transact returns an error where nothing of the batch is on record.
+// rollBack fails where SQLite has rolled back by itself, and where a connection was cut:
+// that one is not used again.
+func (w *writer) rollBack() {
+	if err := w.command("ROLLBACK"); err != nil && w.renew != nil {
+		w.conn.Conn.Close()
+	}
+}
+
+// open begins a transaction, on another connection where this one turns out to be cut:
+// nothing was begun on it.
+func (w *writer) open() error {
+	err := w.command(w.begin)
+	if err == nil || w.renew == nil {
+		return err
+	}
+	w.conn.Conn.Close()
+	another, err := w.renew()
+	if err != nil {
+		return err
+	}
+	w.conn.Conn = another
+	return w.command(w.begin)
+}
+
+// unprepared are statements that the connection prepares by itself.
+func (w *writer) unprepared() *statements {
+	return newStatements(func(query string) (statement, error) { return plain{w.conn, w.translate(query)}, nil }, w.patience)
+}
+
+// transact returns an error where nothing of the batch is known to be on record.
 func (w *writer) transact(batch []*operation) error {
-	if err := w.command("BEGIN IMMEDIATE"); err != nil {
+	if err := w.open(); err != nil {
 		return err
 	}
 	for _, op := range batch {
@@ -173,8 +201,10 @@ func (w *writer) command(text string) error {
 	if err != nil {
 		return err
 	}
-	_, err = statement.ExecContext(context.Background())
-	return err
+	ctx, done := w.prepared.bounded(context.Background())
+	defer done()
+	_, err = statement.ExecContext(ctx)
+	return timedOut(ctx, err)
 }
 
 // alone runs a command outside of any transaction. It may run after its caller has

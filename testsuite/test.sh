@@ -39,6 +39,11 @@ if [ "$(id -u)" = 0 ] && ! { command -v slurmctld && command -v slurmd && comman
     install_packages slurmctld slurmd slurm-client munge jq procps
 fi
 
+step "what a PostgreSQL is made of"
+if [ "$(id -u)" = 0 ] && ! { command -v initdb || ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1; then
+    install_packages postgresql
+fi
+
 # Tuners are state machines without a goroutine, and their suite computes a lot.
 step "what every tuner promises"
 go test -timeout 15m ./tuners
@@ -59,7 +64,7 @@ if [ "$(id -u)" = 0 ] && ! command -v chromium >/dev/null; then
 fi
 PERENNIAL_TEMPORAL_CLI=$PWD/bin/tools/temporal go test -timeout 15m -v ./testsuite/webui 2>&1 | grep -vE '^=== (RUN|PAUSE|CONT)'
 
-step "any Temporal: the stock server on PostgreSQL, which root's test installs"
+step "any Temporal: the stock server on PostgreSQL"
 go test -timeout 15m -v ./testsuite/cluster/... 2>&1 | grep -vE '^=== (RUN|PAUSE|CONT)'
 
 step "Kubernetes: a node of its own and the real operators, which root's test builds"

@@ -84,6 +84,7 @@ var outside = map[string][]string{
 	"github.com/ufilesdk-dev/":           {"platforms/uaitrain"},
 	"github.com/NVIDIA/go-nvml":          {"gpu/nvml"},
 	"github.com/Azure/azure-sdk-for-go/": {"platforms/aml"},
+	"github.com/jackc/pgx/":              {"record"},
 }
 
 type listed struct {

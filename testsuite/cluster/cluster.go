@@ -5,16 +5,12 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -25,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/perennial-ml/perennial/testsuite/endtoend"
+	"github.com/perennial-ml/perennial/testsuite/postgreslab"
 )
 
 // Namespace is the one that tests use.
@@ -43,10 +40,13 @@ type Cluster struct {
 	temporal *exec.Cmd
 }
 
-// Start brings a cluster up; it ends with the test. Where PostgreSQL is missing
-// root installs it, and others leave the test out, loudly.
+// Start brings a cluster up; it ends with the test. Where PostgreSQL is missing the
+// test is left out, loudly.
 func Start(t testing.TB) *Cluster {
-	binaries := installed(t)
+	database := postgreslab.New(t)
+	for _, name := range []string{"temporal", "visibility"} {
+		require.NoError(t, database.Create(name))
+	}
 	base, err := os.MkdirTemp("", "cluster-")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(base) })
@@ -58,7 +58,7 @@ func Start(t testing.TB) *Cluster {
 	for _, port := range freePorts(t, 4) {
 		c.ports = append(c.ports, strconv.Itoa(port))
 	}
-	c.database = startPostgres(t, binaries, base)
+	c.database = database.Address()
 	c.Restart()
 	t.Cleanup(c.Kill)
 	c.makeNamespace()
@@ -125,80 +125,6 @@ func (c *Cluster) makeNamespace() {
 		_, err := c.Client().CountWorkflow(context.Background(), &workflowservice.CountWorkflowExecutionsRequest{Namespace: Namespace})
 		return err == nil
 	}, patience, time.Second)
-}
-
-// installed returns the directory of PostgreSQL's programs.
-func installed(t testing.TB) string {
-	if found := binaries(); found != "" {
-		return found
-	}
-	if os.Getuid() == 0 {
-		out, err := exec.Command("sh", "-c", "apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y postgresql").CombinedOutput()
-		t.Logf("installing PostgreSQL: %v\n%s", err, out)
-	}
-	found := binaries()
-	if found == "" {
-		endtoend.Skip(t, "PostgreSQL is missing: apt-get install postgresql")
-	}
-	return found
-}
-
-// binaries is where Debian has the newest PostgreSQL's programs, else where PATH
-// has them; empty where they are missing.
-func binaries() string {
-	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb"); len(found) > 0 {
-		slices.Sort(found)
-		return filepath.Dir(found[len(found)-1])
-	}
-	if found, err := exec.LookPath("initdb"); err == nil {
-		return filepath.Dir(found)
-	}
-	return ""
-}
-
-// startPostgres makes a database cluster below base and returns its address. It
-// runs as user postgres where the test is root, for PostgreSQL refuses root.
-func startPostgres(t testing.TB, binaries, base string) (address string) {
-	directory := filepath.Join(base, "postgres")
-	require.NoError(t, os.Mkdir(directory, 0o700))
-	require.NoError(t, os.Chmod(base, 0o711))
-	port := strconv.Itoa(freePorts(t, 1)[0])
-	as := owner(t, directory)
-	run := func(name string, args ...string) *exec.Cmd {
-		command := exec.Command(filepath.Join(binaries, name), args...)
-		command.Dir, command.SysProcAttr = directory, &syscall.SysProcAttr{Credential: as}
-		return command
-	}
-	data := filepath.Join(directory, "data")
-	out, err := run("initdb", "-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync").CombinedOutput()
-	require.NoError(t, err, string(out))
-	server := run("postgres", "-D", data, "-p", port, "-k", directory, "-c", "listen_addresses=127.0.0.1")
-	require.NoError(t, server.Start())
-	t.Cleanup(func() {
-		_ = server.Process.Signal(syscall.SIGINT) // a fast shutdown
-		_ = server.Wait()
-	})
-	for _, name := range []string{"temporal", "visibility"} {
-		require.Eventually(t, func() bool {
-			return run("createdb", "-h", "127.0.0.1", "-p", port, "-U", "postgres", name).Run() == nil
-		}, patience, 100*time.Millisecond, "PostgreSQL does not come up")
-	}
-	return "127.0.0.1:" + port
-}
-
-// owner gives the directory to the user who shall run PostgreSQL; nil is whoever
-// runs the test.
-func owner(t testing.TB, directory string) *syscall.Credential {
-	if os.Getuid() != 0 {
-		return nil
-	}
-	found, err := user.Lookup("postgres")
-	require.NoError(t, err)
-	var uid, gid uint32
-	_, err = fmt.Sscan(found.Uid+" "+found.Gid, &uid, &gid)
-	require.NoError(t, err)
-	require.NoError(t, os.Chown(directory, int(uid), int(gid)))
-	return &syscall.Credential{Uid: uid, Gid: gid}
 }
 
 func freePorts(t testing.TB, count int) (ports []int) {

@@ -1,0 +1,213 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/metrics"
+	"github.com/perennial-ml/perennial/testsuite/postgreslab"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+// inPostgres leaves a test out of the round that has its records in files.
+func inPostgres(t *testing.T) *fixture {
+	t.Helper()
+	if server == nil {
+		t.SkipNow()
+	}
+	return newFixture(t)
+}
+
+// another opens the same record once more, as another process would.
+func (f *fixture) another() *fixture {
+	f.Helper()
+	store, err := Open(f.location)
+	require.NoError(f, err)
+	f.Cleanup(func() { store.Close() })
+	return &fixture{T: f.T, Store: store}
+}
+
+func TestAServerThatCrashesLosesNothingThatWasAcknowledgedAndIsFoundAgain(t *testing.T) {
+	f := inPostgres(t)
+	for round := range 3 {
+		acknowledged := f.writeUntilCut(round)
+		require.NoError(t, server.Restart())
+		require.Eventually(t, func() bool { _, err := f.Experiment(background, exp); return err == nil }, time.Minute, 10*time.Millisecond)
+		for id, number := range acknowledged {
+			event := f.repeat(id)
+			require.Equal(t, number, event.Number, "what was acknowledged is there once")
+		}
+		requireCounted(f)
+	}
+}
+
+// writeUntilCut has eight write until the server crashes, and returns the numbers of
+// the events that were acknowledged, by command.
+func (f *fixture) writeUntilCut(round int) map[string]int64 {
+	f.Helper()
+	var mutex sync.Mutex
+	acknowledged := map[string]int64{}
+	enough := make(chan struct{}, 1)
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			for n := 0; ; n++ {
+				id := fmt.Sprint("r", round, "-", i, "-", n)
+				event, err := f.Append(background, exp, addTrial(id))
+				if err != nil {
+					require.ErrorIs(f, err, ErrUnreachable)
+					return
+				}
+				mutex.Lock()
+				if acknowledged[id] = event.Number; len(acknowledged) == 40 {
+					enough <- struct{}{}
+				}
+				mutex.Unlock()
+			}
+		})
+	}
+	<-enough
+	require.NoError(f, server.Crash())
+	group.Wait()
+	return acknowledged
+}
+
+func addTrial(id string) trial.Event {
+	return CommandEvent(trial.Command{ID: id, Name: trial.AddTrial, Value: []byte("{}")})
+}
+
+func (f *fixture) repeat(id string) trial.Event {
+	f.Helper()
+	event, err := f.Append(background, exp, addTrial(id))
+	require.NoError(f, err)
+	return event
+}
+
+func TestWhoReadsNeverSeesAnEventBeforeTheOnesBeforeItHoweverManyWrite(t *testing.T) {
+	f := inPostgres(t)
+	writers := []*fixture{f, f.another(), f.another()}
+	var group sync.WaitGroup
+	var over atomic.Bool
+	group.Go(func() {
+		for !over.Load() {
+			f.log() // whose numbers have no gap
+		}
+	})
+	var writing sync.WaitGroup
+	for i, writer := range writers {
+		for j := range 4 {
+			writing.Go(func() {
+				for n := range 15 {
+					writer.repeat(fmt.Sprint(i, "-", j, "-", n))
+				}
+			})
+		}
+	}
+	writing.Wait()
+	over.Store(true)
+	group.Wait()
+	require.Len(t, f.log(), 1+len(writers)*4*15*2, "a command and an ask each")
+	requireCounted(f)
+}
+
+func TestAConnectionThatWasCutBetweenChangesIsNotNoticed(t *testing.T) {
+	f := inPostgres(t)
+	for n := range 3 {
+		f.ask(n)
+		server.Ask(t, "records", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '"+postgreslab.User+"'")
+	}
+	require.Equal(t, 3, f.experiment().Asked)
+}
+
+func TestAWriterThatHangsInItsTransactionKeepsTheOthersWaitingOnlySoLong(t *testing.T) {
+	f := inPostgres(t)
+	other := f.another()
+	entered, proceed, hung := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() {
+		hung <- f.update(background, func(tx *transaction) error {
+			_, err := tx.exec("UPDATE experiments SET name = 'lost' WHERE id = ?", exp)
+			close(entered)
+			<-proceed
+			return err
+		})
+	}()
+	<-entered
+	other.ask(0)
+	close(proceed)
+	require.ErrorIs(t, <-hung, ErrUnreachable)
+	require.Equal(t, "one", f.experiment().Name)
+	f.ask(1)
+}
+
+func TestWhatNoTextOfADatabaseCanHoldIsReplaced(t *testing.T) {
+	f := inPostgres(t)
+	f.ask(0)
+	key := f.begin(0)
+	f.collect(key, metrics.Record{Number: 1, Kind: metrics.Periodical, Value: "\"a\x00b\xff\""})
+	all, err := f.Metrics(background, exp, 0, 1)
+	require.NoError(t, err)
+	require.Equal(t, "\"a\uFFFDb\uFFFD\"", all[0].Value)
+}
+
+func TestADatabaseThatHoldsSomethingElseIsLeftAlone(t *testing.T) {
+	if server == nil {
+		t.SkipNow()
+	}
+	location := place(t)
+	_, err := OpenReadOnly(location)
+	require.ErrorIs(t, err, ErrNotFound)
+	schema := location[strings.LastIndex(location, "=")+1:]
+	server.Ask(t, "records", "CREATE TABLE "+schema+".others (id BIGINT)")
+	for _, open := range []func(string) (*Store, error){Open, OpenReadOnly} {
+		_, err := open(location)
+		require.ErrorIs(t, err, ErrDamaged)
+		require.ErrorContains(t, err, "another program")
+	}
+}
+
+func TestNobodyIsToldThePasswordOfARecord(t *testing.T) {
+	for location, complaint := range map[string]string{
+		"postgresql://me:s3cret@127.0.0.1:1/db":                       "cannot be reached",
+		"postgresql://me:s3cret@127.0.0.1:1/db?connect_timeout=x":     "connect_timeout",
+		"postgresql://me:s3/cret@127.0.0.1:1/db":                      "no URL",
+		"postgresql://me:s3cret@example.org/db?sslmode=require":       "does not verify",
+		"postgresql://me:s3cret@example.org/db?sslmode=disable":       "does not verify",
+		"postgresql://example.org/db?password=s3cret&sslmode=require": "does not verify",
+	} {
+		for _, open := range []func(string) (*Store, error){Open, OpenReadOnly} {
+			_, err := open(location)
+			require.ErrorContains(t, err, complaint)
+			require.NotContains(t, err.Error(), "s3", location)
+		}
+	}
+	require.Equal(t, "postgresql://me@h:1/db?search_path=s", Redacted("postgres://me:s3cret@h:1/db?password=x&search_path=s"))
+	require.Equal(t, "/home/me/record.sqlite", Redacted("/home/me/record.sqlite"))
+}
+
+func TestAWrongPasswordIsToldApartFromAServerThatIsAway(t *testing.T) {
+	if server == nil {
+		t.SkipNow()
+	}
+	_, err := Open(strings.Replace(place(t), postgreslab.Password, "wrong", 1))
+	require.ErrorContains(t, err, "password authentication failed")
+	require.False(t, errors.Is(err, ErrUnreachable))
+}
+
+func TestWhoIsNotOnThisMachineMustProveWhoHeIs(t *testing.T) {
+	p, err := parsePostgres("postgresql://me@example.org/db")
+	require.NoError(t, err)
+	require.False(t, p.config.TLSConfig.InsecureSkipVerify)
+	require.Equal(t, "example.org", p.config.TLSConfig.ServerName)
+	require.Empty(t, p.config.Fallbacks, "nothing else is tried")
+	_, err = parsePostgres("postgresql://me@127.0.0.1,example.org/db?sslmode=prefer")
+	require.ErrorContains(t, err, "does not verify")
+	_, err = parsePostgres("postgresql:///db?host=/var/run/postgresql")
+	require.NoError(t, err)
+}
