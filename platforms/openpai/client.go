@@ -39,12 +39,13 @@ type account struct {
 	by    string // that password
 }
 
-func newAccount(now func() time.Time, limitless bool) *account {
+// newAccount counts submits in a file, for an hour may be longer than a process lives.
+func newAccount(now func() time.Time, limitless bool, file string) *account {
 	if limitless {
 		return &account{submits: service.Limit{Calls: math.MaxInt}, lists: service.Limit{Calls: math.MaxInt}}
 	}
 	return &account{
-		submits: service.Limit{Calls: 60, Span: time.Hour, Of: "OpenPAI takes 60 submissions an hour from one user", Now: now},
+		submits: service.Limit{Calls: 60, Span: time.Hour, Of: "OpenPAI takes 60 submissions an hour from one user", Now: now, File: file},
 		lists:   service.Limit{Calls: 60, Span: time.Minute, Of: "OpenPAI takes 60 lists a minute from one user", Now: now},
 	}
 }

@@ -5,6 +5,7 @@ package openpai
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -133,7 +134,8 @@ func (k *kind) account(of settings) *account {
 	defer k.mutex.Unlock()
 	name := of.Host + " " + of.Username
 	if k.accounts[name] == nil {
-		k.accounts[name] = newAccount(k.Now, k.Limitless)
+		file := fmt.Sprintf("%x.json", sha256.Sum256([]byte(name)))
+		k.accounts[name] = newAccount(k.Now, k.Limitless, filepath.Join(k.StateDirectory, "platforms", Name, "submissions", file))
 	}
 	return k.accounts[name]
 }

@@ -24,6 +24,8 @@ type world struct {
 	*openpailab.Cluster
 	platforms.Platform
 	t      *testing.T
+	state  string
+	idle   time.Duration
 	mutex  sync.Mutex
 	now    time.Time
 	keys   map[string]any // that a test changes, as a person changes a secret
@@ -33,16 +35,22 @@ type world struct {
 func newWorld(t *testing.T, keys map[string]any) *world { return newWorldOf(t, keys, time.Hour) }
 
 func newWorldOf(t *testing.T, keys map[string]any, idle time.Duration) *world {
-	w := &world{Cluster: openpailab.New(t), t: t, now: time.Now(), keys: keys}
+	w := &world{Cluster: openpailab.New(t), t: t, now: time.Now(), keys: keys, state: t.TempDir(), idle: idle}
 	w.Cluster.At(w.clock)
-	kind := openpai.New(openpai.Options{StateDirectory: t.TempDir(), Runner: runner, Now: w.clock, Interval: time.Microsecond, Idle: idle})
-	w.Platform = kind.Open(platforms.Section{Platform: openpai.Name, Experiment: experiment, Resolve: func(context.Context) (json.RawMessage, error) {
+	w.restart()
+	return w
+}
+
+// restart is what a new process begins with.
+func (w *world) restart() {
+	kind := openpai.New(openpai.Options{StateDirectory: w.state, Runner: runner, Now: w.clock, Interval: time.Microsecond, Idle: w.idle})
+	opened := kind.Open(platforms.Section{Platform: openpai.Name, Experiment: experiment, Resolve: func(context.Context) (json.RawMessage, error) {
 		w.mutex.Lock()
 		defer w.mutex.Unlock()
-		return options(t, w.Cluster, w.keys), nil
+		return options(w.t, w.Cluster, w.keys), nil
 	}})
-	t.Cleanup(func() { require.NoError(t, w.Platform.Close()) })
-	return w
+	w.t.Cleanup(func() { require.NoError(w.t, opened.Close()) })
+	w.Platform = opened
 }
 
 func (w *world) clock() time.Time {
@@ -187,6 +195,9 @@ func TestMoreTrialsThanAnHourTakesMeetNoRefusalForTheyWaitBefore(t *testing.T) {
 		_, err := w.Submit(t.Context(), w.job(submitted, platformtest.Behaviour{}))
 		if err == nil {
 			submitted++
+			if submitted%25 == 0 {
+				w.restart() // OpenPAI counts on
+			}
 			continue
 		}
 		waits++

@@ -48,7 +48,7 @@ var rooms = map[string][]string{
 	"platforms/internal/kube":       {"platforms", "platforms/internal/archives", "runner/rundir", "runner/stream", "gpu", "trial", "metrics", "codedir"},
 	"platforms/internal/machines":   {"platforms", "machine"},
 	"platforms/internal/archives":   {"runner/rundir", "codedir"},
-	"platforms/internal/service":    {"platforms"},
+	"platforms/internal/service":    {"platforms", "runner/rundir"},
 	"platforms/fake":                {"platforms", "runner/rundir", "gpu", "trial", "metrics", "codedir"},
 	"platforms/all":                 {"platforms/...", "trial", "gpu"},
 	"machine":                       {"runner/rundir", "gpu", "trial", "metrics", "codedir"},

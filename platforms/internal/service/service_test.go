@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -75,4 +77,22 @@ func TestNoCallIsMadeThatALimitWouldRefuse(t *testing.T) {
 	require.Equal(t, 30*time.Minute, limit.Wait(), "the service counts what others did")
 	now = now.Add(30 * time.Minute)
 	require.NoError(t, limit.Take("submit"))
+}
+
+func TestALimitCountsOnAfterARestartAndNotWhatAnotherClockCounted(t *testing.T) {
+	t.Parallel()
+	now, file := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC), filepath.Join(t.TempDir(), "of", "ada.json")
+	process := func() *Limit {
+		return &Limit{Calls: 2, Span: time.Hour, Now: func() time.Time { return now }, File: file}
+	}
+	require.NoError(t, process().Take("submit"))
+	now = now.Add(time.Minute)
+	require.NoError(t, process().Take("submit"))
+	require.Equal(t, 59*time.Minute, platforms.AfterOf(process().Take("submit")))
+	process().Refused(time.Hour)
+	require.Equal(t, time.Hour, process().Wait())
+	now = now.Add(-24 * time.Hour)
+	require.NoError(t, process().Take("submit"))
+	require.NoError(t, os.WriteFile(file, []byte("{"), 0o600))
+	require.Zero(t, process().Wait())
 }
