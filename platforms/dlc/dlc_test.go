@@ -1,10 +1,7 @@
 package dlc_test
 
 import (
-	"context"
-	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -21,37 +18,17 @@ import (
 
 var runner string
 
-func TestMain(m *testing.M) {
-	directory, err := os.MkdirTemp("", "dlc-test-")
-	if err == nil {
-		runner = filepath.Join(directory, "perennial-runner")
-		build := exec.Command("go", "build", "-o", runner, "github.com/perennial-ml/perennial/runner/perennial-runner")
-		build.Env, build.Stderr = append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
-		err = build.Run()
-	}
-	code := 1
-	if err == nil {
-		code = m.Run()
-	}
-	os.RemoveAll(directory)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(platformtest.RunWithRunner(m, &runner)) }
 
-// options are a section for a service, as NNI's users write it, with some keys as a
+// keys are a section for a service, as NNI's users write it, with some keys as a
 // test has them.
-func options(t *testing.T, service *dlclab.Service, more map[string]any) json.RawMessage {
-	section := map[string]any{
+func keys(service *dlclab.Service, more map[string]any) map[string]any {
+	return platformtest.Keys(map[string]any{
 		"type": "Worker", "image": "registry/nni:latest", "jobType": "PyTorchJob", "podCount": 1, "ecsSpec": dlclab.Spec,
 		"region": dlclab.Region, "endpoint": service.URL, "workspaceId": dlclab.Workspace, "nasDataSourceId": dlclab.NAS,
 		"accessKeyId": dlclab.KeyID, "accessKeySecret": dlclab.KeySecret,
 		"localStorageMountPoint": service.Here, "containerStorageMountPoint": service.There,
-	}
-	for name, value := range more {
-		section[name] = value
-	}
-	content, err := json.Marshal(section)
-	require.NoError(t, err)
-	return content
+	}, more)
 }
 
 func kind(state string) platforms.Kind {
@@ -59,74 +36,30 @@ func kind(state string) platforms.Kind {
 }
 
 func TestConformance(t *testing.T) {
-	platformtest.Run(t, func(t *testing.T) platformtest.Subject {
-		service, state := dlclab.New(t), t.TempDir()
-		section := options(t, service, nil)
-		require.NoError(t, kind(state).Check(section))
-		return platformtest.Subject{
-			Kind:    func(*testing.T) platforms.Kind { return kind(state) },
-			Options: func() json.RawMessage { return section },
-			Job:     platformtest.ShellJob,
-		}
-	})
+	platformtest.RunSection(t, kind, func(t *testing.T) map[string]any { return keys(dlclab.New(t), nil) })
 }
 
-// opened is a section of a service.
+// opened is a section of a service of its own.
 type opened struct {
-	platforms.Platform
+	*platformtest.Opened
 	*dlclab.Service
-	t       *testing.T
-	section json.RawMessage
 }
 
-func open(t *testing.T, more map[string]any) *opened {
-	o := &opened{Service: dlclab.New(t), t: t}
-	o.section = options(t, o.Service, more)
-	o.Platform = kind(t.TempDir()).Open(platforms.Section{
-		Platform: dlc.Name, Experiment: "abcdefgh", Resolve: func(context.Context) (json.RawMessage, error) { return o.section, nil },
-	})
-	return o
-}
-
-func (o *opened) job(sequence int, command string) platforms.Job {
-	job := platformtest.ShellJob(o.t, trial.Key{Experiment: "abcdefgh", Sequence: sequence, Attempt: 1}, platformtest.Behaviour{})
-	job.Command = command
-	return job
-}
-
-func (o *opened) submit(sequence int, command string) platforms.Handle {
-	handle, err := o.Submit(o.t.Context(), o.job(sequence, command))
-	require.NoError(o.t, err)
-	return handle
-}
-
-// await polls until a run is as wanted.
-func (o *opened) await(handle platforms.Handle, wanted func(platforms.Report) bool) (last platforms.Report) {
-	o.t.Helper()
-	require.Eventually(o.t, func() bool {
-		reports, err := o.Poll(o.t.Context(), platforms.Ask(handle))
-		if err == nil {
-			last = reports[0]
-		}
-		return err == nil && wanted(last)
-	}, time.Minute, 50*time.Millisecond, "it never came to be so")
-	return last
-}
-
-func succeeded(report platforms.Report) bool {
-	return report.Phase == platforms.Exited && report.Exit.Code == 0
+func open(t *testing.T, more map[string]any) opened {
+	service := dlclab.New(t)
+	return opened{platformtest.Open(t, kind, keys(service, more)), service}
 }
 
 func TestASubmissionWhoseAnswerWasLostMakesNoSecondJob(t *testing.T) {
 	t.Parallel()
 	o := open(t, nil)
 	o.Have(servicelab.Fault{Of: "CreateJob", Lost: true})
-	_, err := o.Submit(t.Context(), o.job(1, "sleep 0.3"))
+	_, err := o.Submit(t.Context(), o.Job(1, "sleep 0.3"))
 	require.Equal(t, platforms.Transient, platforms.CodeOf(err))
 	require.ErrorContains(t, err, "cannot reach 127.0.0.1")
 	require.Positive(t, platforms.AfterOf(err), "not before lists show what there is")
-	handle := o.submit(1, "sleep 0.3")
-	o.await(handle, succeeded)
+	handle := o.Start(1, "sleep 0.3")
+	o.Await(handle, platformtest.Succeeded)
 	require.Equal(t, 1, o.Calls("CreateJob"))
 }
 
@@ -137,12 +70,12 @@ func TestAJobThatWasMadeTwiceSinceListsWereLateRunsOnce(t *testing.T) {
 	o.Nodes = 1
 	o.Late(true)
 	o.Have(servicelab.Fault{Of: "CreateJob", Lost: true})
-	_, err := o.Submit(t.Context(), o.job(1, "echo ran >>"+witness+"; sleep 1"))
+	_, err := o.Submit(t.Context(), o.Job(1, "echo ran >>"+witness+"; sleep 1"))
 	require.Error(t, err)
-	handle := o.submit(1, "echo ran >>"+witness+"; sleep 1")
+	handle := o.Start(1, "echo ran >>"+witness+"; sleep 1")
 	require.Equal(t, 2, o.Calls("CreateJob"))
 	o.Late(false)
-	o.await(handle, succeeded)
+	o.Await(handle, platformtest.Succeeded)
 	require.Eventually(t, func() bool { states := o.States(); return states["Queuing"]+states["Running"] == 0 }, time.Minute, 50*time.Millisecond)
 	content, err := os.ReadFile(witness)
 	require.NoError(t, err)
@@ -153,7 +86,7 @@ func TestARunThatNoListShowsYetIsAskedAboutByItsID(t *testing.T) {
 	t.Parallel()
 	o := open(t, nil)
 	o.Late(true)
-	o.await(o.submit(1, "sleep 0.3"), succeeded)
+	o.Await(o.Start(1, "sleep 0.3"), platformtest.Succeeded)
 	require.Positive(t, o.Calls("GetJob"))
 }
 
@@ -161,20 +94,20 @@ func TestAJobThatWaitsSaysWhatDLCsEventsSay(t *testing.T) {
 	t.Parallel()
 	o := open(t, nil)
 	o.Nodes = 1
-	first := o.submit(1, "exec sleep 60")
-	o.await(first, func(report platforms.Report) bool { return report.Phase == platforms.Running })
-	second := o.submit(2, "true")
-	report := o.await(second, func(report platforms.Report) bool { return report.Reason.Code == "queued" })
+	first := o.Start(1, "exec sleep 60")
+	o.Await(first, platformtest.Running)
+	second := o.Start(2, "true")
+	report := o.Await(second, func(report platforms.Report) bool { return report.Reason.Code == "queued" })
 	require.Contains(t, report.Reason.Text, "insufficient nvidia.com/gpu")
 	require.NoError(t, o.Cancel(t.Context(), first, trial.Intent{Cause: trial.CauseUser}))
-	last := o.await(second, succeeded)
+	last := o.Await(second, platformtest.Succeeded)
 	require.Zero(t, last.Reason)
 }
 
 func TestARefusalSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	o := open(t, nil)
-	handle := o.submit(1, "exec sleep 60")
+	handle := o.Start(1, "exec sleep 60")
 	for _, of := range []struct {
 		servicelab.Fault
 		code platforms.Code
@@ -189,11 +122,7 @@ func TestARefusalSaysWhatToDo(t *testing.T) {
 	} {
 		of.Fault.Of = "ListJobs"
 		o.Have(of.Fault)
-		var err error
-		require.Eventually(t, func() bool { // what was said just before is as good for a moment
-			_, err = o.Poll(t.Context(), platforms.Ask(handle))
-			return err != nil
-		}, time.Minute, 20*time.Millisecond)
+		err := o.AwaitFault(handle)
 		require.Equal(t, of.code, platforms.CodeOf(err), err.Error())
 		require.ErrorContains(t, err, of.says)
 		require.NotContains(t, err.Error(), dlclab.KeySecret)
@@ -201,18 +130,17 @@ func TestARefusalSaysWhatToDo(t *testing.T) {
 			require.Equal(t, 7*time.Second, platforms.AfterOf(err))
 		}
 	}
-	require.NoError(t, o.Cancel(t.Context(), handle, trial.Intent{Cause: trial.CauseUser}))
-	o.await(handle, func(report platforms.Report) bool { return report.Phase.Definite() })
+	o.End(handle)
 }
 
 func TestARenewedKeyIsUsedAtOnce(t *testing.T) {
 	t.Parallel()
 	o := open(t, nil)
 	o.Renew("another-secret-of-the-access-key")
-	_, err := o.Submit(t.Context(), o.job(1, "true"))
+	_, err := o.Submit(t.Context(), o.Job(1, "true"))
 	require.Equal(t, platforms.Denied, platforms.CodeOf(err))
-	o.section = options(t, o.Service, map[string]any{"accessKeySecret": "another-secret-of-the-access-key"})
-	o.await(o.submit(1, "true"), succeeded)
+	o.Set("accessKeySecret", "another-secret-of-the-access-key")
+	o.Await(o.Start(1, "true"), platformtest.Succeeded)
 }
 
 func TestManyRunsAreAskedAboutByOneCall(t *testing.T) {
@@ -220,7 +148,7 @@ func TestManyRunsAreAskedAboutByOneCall(t *testing.T) {
 	o := open(t, nil)
 	var handles []platforms.Handle
 	for sequence := range 5 {
-		handles = append(handles, o.submit(sequence, "exec sleep 60"))
+		handles = append(handles, o.Start(sequence, "exec sleep 60"))
 	}
 	before := o.Calls("ListJobs")
 	require.Eventually(t, func() bool { // what was said just before is as good for a moment
@@ -229,15 +157,14 @@ func TestManyRunsAreAskedAboutByOneCall(t *testing.T) {
 	}, time.Minute, 20*time.Millisecond)
 	require.Equal(t, 1, o.Calls("ListJobs")-before)
 	for _, handle := range handles {
-		require.NoError(t, o.Cancel(t.Context(), handle, trial.Intent{Cause: trial.CauseUser}))
-		o.await(handle, func(report platforms.Report) bool { return report.Phase.Definite() })
+		o.End(handle)
 	}
 }
 
 func TestResourcesOfOnesOwnAreWrittenAsNNIsUsersDo(t *testing.T) {
 	t.Parallel()
 	o := open(t, map[string]any{"ecsSpec": `{'resource_id': 'quota1', 'cpu': '4', 'memory': '16Gi', 'gpu': 1, 'gputype': 'V100', 'shared_memory': '8Gi'}`})
-	o.await(o.submit(1, "true"), succeeded)
+	o.Await(o.Start(1, "true"), platformtest.Succeeded)
 }
 
 func TestASectionThatCannotWorkIsRefusedByField(t *testing.T) {
@@ -251,31 +178,25 @@ func TestASectionThatCannotWorkIsRefusedByField(t *testing.T) {
 		"endpoint":                   {"endpoint": "ftp://pai"},
 		"priority":                   {"priority": 12},
 	} {
-		var faults platforms.OptionFaults
-		require.ErrorAs(t, kind(t.TempDir()).Check(options(t, service, more)), &faults, field)
-		require.Len(t, faults, 1)
-		require.Equal(t, field, faults[0].Field)
+		platformtest.RequireFault(t, kind(t.TempDir()), keys(service, more), field)
 	}
 }
 
 func TestTryTellsOfTheSpecAndTheKey(t *testing.T) {
 	t.Parallel()
 	o := open(t, map[string]any{"ecsSpec": "ecs.none"})
-	states, err := o.Platform.(platforms.WithHosts).Try(t.Context())
-	require.NoError(t, err)
-	require.Len(t, states[0].Problems, 1)
-	require.Contains(t, states[0].Problems[0].Text, "has no instance type ecs.none")
+	problems := o.Problems()
+	require.Len(t, problems, 1)
+	require.Contains(t, problems[0], "has no instance type ecs.none")
 	o.Renew("another")
-	states, err = o.Platform.(platforms.WithHosts).Try(t.Context())
-	require.NoError(t, err)
-	require.Contains(t, states[0].Problems[0].Text, "renew accessKeyId")
+	require.Contains(t, o.Problems()[0], "renew accessKeyId")
 }
 
 func TestJobsGoWithTheirExperimentUnlessTheyAreKept(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []bool{false, true} {
 		o := open(t, map[string]any{"keepJobs": keep})
-		o.await(o.submit(1, "true"), succeeded)
+		o.Await(o.Start(1, "true"), platformtest.Succeeded)
 		require.Eventually(t, func() bool { return o.States()["Succeeded"] == 1 }, time.Minute, 20*time.Millisecond)
 		require.NoError(t, o.Platform.(platforms.WithCleanup).CleanUp(t.Context()))
 		require.Equal(t, keep, len(o.States()) == 1)

@@ -1,8 +1,6 @@
 package openpai_test
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"testing"
@@ -14,43 +12,29 @@ import (
 	"github.com/perennial-ml/perennial/platforms/openpai"
 	"github.com/perennial-ml/perennial/testsuite/openpailab"
 	"github.com/perennial-ml/perennial/testsuite/platformtest"
+	"github.com/perennial-ml/perennial/testsuite/servicelab"
 	"github.com/perennial-ml/perennial/trial"
 )
-
-const experiment = "abcdefgh"
 
 // world is a section on a cluster of its own, whose limits go by a clock of the test's.
 type world struct {
 	*openpailab.Cluster
-	platforms.Platform
+	*platformtest.Opened
 	t      *testing.T
-	state  string
-	idle   time.Duration
 	mutex  sync.Mutex
 	now    time.Time
-	keys   map[string]any // that a test changes, as a person changes a secret
 	passed time.Duration
 }
 
-func newWorld(t *testing.T, keys map[string]any) *world { return newWorldOf(t, keys, time.Hour) }
+func newWorld(t *testing.T, more map[string]any) *world { return newWorldOf(t, more, time.Hour) }
 
-func newWorldOf(t *testing.T, keys map[string]any, idle time.Duration) *world {
-	w := &world{Cluster: openpailab.New(t), t: t, now: time.Now(), keys: keys, state: t.TempDir(), idle: idle}
+func newWorldOf(t *testing.T, more map[string]any, idle time.Duration) *world {
+	w := &world{Cluster: openpailab.New(t), t: t, now: time.Now()}
 	w.Cluster.At(w.clock)
-	w.restart()
+	w.Opened = platformtest.Open(t, func(state string) platforms.Kind {
+		return openpai.New(openpai.Options{StateDirectory: state, Runner: runner, Now: w.clock, Interval: time.Microsecond, Idle: idle})
+	}, keys(w.Cluster, more))
 	return w
-}
-
-// restart is what a new process begins with.
-func (w *world) restart() {
-	kind := openpai.New(openpai.Options{StateDirectory: w.state, Runner: runner, Now: w.clock, Interval: time.Microsecond, Idle: w.idle})
-	opened := kind.Open(platforms.Section{Platform: openpai.Name, Experiment: experiment, Resolve: func(context.Context) (json.RawMessage, error) {
-		w.mutex.Lock()
-		defer w.mutex.Unlock()
-		return options(w.t, w.Cluster, w.keys), nil
-	}})
-	w.t.Cleanup(func() { require.NoError(w.t, opened.Close()) })
-	w.Platform = opened
 }
 
 func (w *world) clock() time.Time {
@@ -65,14 +49,8 @@ func (w *world) pass(time time.Duration) {
 	w.now, w.passed = w.now.Add(time), w.passed+time
 }
 
-func (w *world) set(key string, value any) {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	w.keys[key] = value
-}
-
 func (w *world) job(sequence int, behaviour platformtest.Behaviour) platforms.Job {
-	return platformtest.ShellJob(w.t, trial.Key{Experiment: experiment, Sequence: sequence, Attempt: 1}, behaviour)
+	return w.Job(sequence, behaviour.Command(""))
 }
 
 func (w *world) report(handle platforms.Handle) platforms.Report {
@@ -97,7 +75,7 @@ func TestAnAnswerThatIsLostIsFoundAgainByTheJobsName(t *testing.T) {
 	w := newWorld(t, map[string]any{})
 	final := 0.5
 	job := w.job(1, platformtest.Behaviour{Final: &final})
-	w.Have(openpailab.Fault{Of: "submit", Lost: true})
+	w.Have(servicelab.Fault{Of: "submit", Lost: true})
 	_, err := w.Submit(t.Context(), job)
 	require.Equal(t, platforms.Transient, platforms.CodeOf(err))
 	require.NotContains(t, err.Error(), "/rest-server", "what cannot be reached is named by its host")
@@ -118,7 +96,7 @@ func TestATokenThatIsRevokedWaitsForAnotherAndSaysWhich(t *testing.T) {
 	require.Equal(t, platforms.Denied, platforms.CodeOf(err))
 	require.ErrorContains(t, err, "renew the token of OpenPAI's user ada")
 	require.NotContains(t, err.Error(), openpailab.Token)
-	w.set("token", "the new one")
+	w.Set("token", "the new one")
 	require.Equal(t, platforms.Running, w.report(handle).Phase)
 	require.NoError(t, w.Cancel(t.Context(), handle, trial.Intent{Cause: trial.CauseUser}))
 	require.Equal(t, trial.CauseUser, w.becomes(handle, platforms.Exited).Intent.Cause)
@@ -134,11 +112,11 @@ func TestAPasswordsTokenIsRenewedWhenItHasExpired(t *testing.T) {
 	w.pass(8 * 24 * time.Hour)
 	require.Equal(t, platforms.Running, w.report(handle).Phase)
 	require.Equal(t, 2, w.Calls("login"))
-	w.set("password", "wrong")
+	w.Set("password", "wrong")
 	_, err = w.Poll(t.Context(), platforms.Ask(handle))
 	require.Equal(t, platforms.Denied, platforms.CodeOf(err))
 	require.ErrorContains(t, err, "renew the password of OpenPAI's user ada")
-	w.set("password", openpailab.Password)
+	w.Set("password", openpailab.Password)
 	require.NoError(t, w.Cancel(t.Context(), handle, trial.Intent{Cause: trial.CauseUser}))
 	w.becomes(handle, platforms.Exited)
 }
@@ -169,12 +147,12 @@ func TestAnOutageAndAListThatIsBehindEndNobody(t *testing.T) {
 	require.NoError(t, err)
 	w.becomes(handle, platforms.Running)
 	w.Freeze(false)
-	for _, fault := range []openpailab.Fault{{Status: 500}, {Status: 502, HTML: true}, {Lost: true}} {
+	for _, fault := range []servicelab.Fault{{Status: 500}, {Status: 502, HTML: true}, {Lost: true}} {
 		w.Have(fault)
 		_, err := w.Poll(t.Context(), platforms.Ask(handle))
 		require.Equal(t, platforms.Transient, platforms.CodeOf(err))
 	}
-	w.Have(openpailab.Fault{Status: 429, HTML: true, RetryAfter: "7"})
+	w.Have(servicelab.Fault{Status: 429, HTML: true, RetryAfter: "7"})
 	_, err = w.Poll(t.Context(), platforms.Ask(handle))
 	require.True(t, platforms.NoRoom(err))
 	require.Equal(t, 7*time.Second, platforms.AfterOf(err))
@@ -196,7 +174,7 @@ func TestMoreTrialsThanAnHourTakesMeetNoRefusalForTheyWaitBefore(t *testing.T) {
 		if err == nil {
 			submitted++
 			if submitted%25 == 0 {
-				w.restart() // OpenPAI counts on
+				w.Platform = w.Again() // OpenPAI counts on
 			}
 			continue
 		}
@@ -233,14 +211,12 @@ func TestASectionThatCannotWorkIsRefusedBeforeAnythingStarts(t *testing.T) {
 	t.Parallel()
 	cluster := openpailab.New(t)
 	kind := openpai.New(openpai.Options{})
-	require.NoError(t, kind.Check(options(t, cluster, nil)))
+	require.NoError(t, kind.Check(platformtest.Options(t, keys(cluster, nil))))
 	for field, value := range map[string]any{
-		"host": "pai.example", "containerStorageMountPoint": "mnt/<% $x %>", "skuNumber": 2,
+		"host": "pai.example", "containerStorageMountPoint": "/mnt/<% $x %>", "skuNumber": 2,
 		"openpaiConfig": map[string]any{"protocolVersion": 1},
 	} {
-		var faults platforms.OptionFaults
-		require.ErrorAs(t, kind.Check(options(t, cluster, map[string]any{field: value})), &faults)
-		require.Equal(t, field, faults[0].Field)
+		platformtest.RequireFault(t, kind, keys(cluster, map[string]any{field: value}), field)
 	}
 }
 

@@ -1,8 +1,6 @@
 package uaitrain_test
 
 import (
-	"encoding/json"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,51 +17,22 @@ import (
 
 // inBucket are the keys of a section on UFile.
 func inBucket(service *uailab.Service, more map[string]any) map[string]any {
-	keys := map[string]any{"ufsPath": "", "localStorageMountPoint": "", "ufilePath": uailab.Bucket + "/team", "ufileEndpoint": service.Address}
-	for name, value := range more {
-		keys[name] = value
-	}
-	return keys
+	return platformtest.Keys(map[string]any{"ufsPath": "", "localStorageMountPoint": "", "ufilePath": uailab.Bucket + "/team", "ufileEndpoint": service.Address}, more)
 }
 
-func openBucket(t *testing.T, more map[string]any) *opened {
+func openBucket(t *testing.T, more map[string]any) opened {
 	o := open(t, nil)
-	o.section = options(t, o.Service, inBucket(o.Service, more))
+	for key, value := range inBucket(o.Service, more) {
+		o.Set(key, value)
+	}
 	return o
 }
 
 func TestConformanceOnUFile(t *testing.T) {
-	platformtest.Run(t, func(t *testing.T) platformtest.Subject {
-		service, state := uailab.New(t), t.TempDir()
-		section := options(t, service, inBucket(service, nil))
-		require.NoError(t, kind(state).Check(section))
-		return platformtest.Subject{
-			Kind:    func(*testing.T) platforms.Kind { return kind(state) },
-			Options: func() json.RawMessage { return section },
-			Job:     platformtest.ShellJob,
-		}
+	platformtest.RunSection(t, kind, func(t *testing.T) map[string]any {
+		service := uailab.New(t)
+		return keys(service, inBucket(service, nil))
 	})
-}
-
-// read is what a run printed.
-func (o *opened) read(handle platforms.Handle, stream string) string {
-	return o.readOf(handle, "", stream)
-}
-
-// readOf is what one of the nodes of a run printed.
-func (o *opened) readOf(handle platforms.Handle, node, stream string) string {
-	reader, err := o.Platform.(platforms.WithLogs).Logs(o.t.Context(), handle, platforms.Log{Stream: stream, Replica: node})
-	require.NoError(o.t, err)
-	defer reader.Close()
-	text, err := io.ReadAll(reader)
-	require.NoError(o.t, err)
-	return string(text)
-}
-
-func (o *opened) prepared(code string) platforms.Workspace {
-	workspace, err := o.Prepare(o.t.Context(), platforms.Bundle{CodeDirectory: code})
-	require.NoError(o.t, err)
-	return workspace
 }
 
 func TestCodeGoesIntoTheBucketOnceAndOutputComesBack(t *testing.T) {
@@ -71,21 +40,21 @@ func TestCodeGoesIntoTheBucketOnceAndOutputComesBack(t *testing.T) {
 	o := openBucket(t, nil)
 	code := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(code, "here.txt"), []byte("code is here\n"), 0o644))
-	job := o.job(1, `cat here.txt; mkdir -p "$PERENNIAL_OUTPUT_DIR/model"; echo weights >"$PERENNIAL_OUTPUT_DIR/model/a b.bin"; echo "perennial: final 0.5"`)
-	job.Workspace = o.prepared(code)
+	job := o.Job(1, `cat here.txt; mkdir -p "$PERENNIAL_OUTPUT_DIR/model"; echo weights >"$PERENNIAL_OUTPUT_DIR/model/a b.bin"; echo "perennial: final 0.5"`)
+	job.Workspace = o.Prepared(code)
 	puts := o.Calls("UFilePUT")
 	require.Equal(t, 3, puts, "the runner, what starts it and the code")
-	require.Equal(t, job.Workspace, o.prepared(code))
+	require.Equal(t, job.Workspace, o.Prepared(code))
 	require.Equal(t, puts, o.Calls("UFilePUT"))
 	handle, err := o.Submit(t.Context(), job)
 	require.NoError(t, err)
-	report := o.await(handle, succeeded)
+	report := o.Await(handle, platformtest.Succeeded)
 	content, err := os.ReadFile(filepath.Join(report.Output, "model", "a b.bin"))
 	require.NoError(t, err)
 	require.Equal(t, "weights\n", string(content))
 	require.FileExists(t, filepath.Join(report.Output, "stdout"), "where commands look for it")
-	require.Equal(t, "code is here\n", strings.SplitAfter(o.read(handle, "stdout"), "\n")[0])
-	require.Equal(t, []string{"FINAL 0.5"}, o.reported(handle))
+	require.Equal(t, "code is here\n", strings.SplitAfter(o.Read(handle, platforms.Log{Stream: "stdout"}), "\n")[0])
+	require.Equal(t, []string{"FINAL 0.5"}, o.Reported(handle))
 	require.Eventually(t, func() bool { return len(o.Files()) == 3 }, time.Minute, 20*time.Millisecond, "output goes from the bucket once it is here: %v", o.Files())
 	require.NoError(t, o.Platform.(platforms.WithCleanup).CleanUp(t.Context()))
 	require.Empty(t, o.Files())
@@ -100,12 +69,12 @@ func TestMetricsComeWhileAJobOnUFileRunsAndALogThatLosesSomeIsMadeGood(t *testin
 	o := openBucket(t, nil)
 	o.LogLines = 3
 	gate := filepath.Join(t.TempDir(), "gate")
-	handle := o.submit(1, `echo "perennial: intermediate 0.25"
+	handle := o.Start(1, `echo "perennial: intermediate 0.25"
 while [ ! -e '`+gate+`' ]; do sleep 0.1; done
 for i in 1 2 3 4 5 6 7 8 9; do echo "perennial: intermediate $i"; done
 seq 100; echo "perennial: final 0.5"`)
 	var first []string
-	o.await(handle, func(report platforms.Report) bool {
+	o.Await(handle, func(report platforms.Report) bool {
 		if report.Journal != nil && len(report.Journal.Records) > 0 {
 			first = append(first, report.Journal.Records[0].Value)
 		}
@@ -113,9 +82,9 @@ seq 100; echo "perennial: final 0.5"`)
 	})
 	require.Equal(t, "0.25", first[0], "while it runs")
 	require.NoError(t, os.WriteFile(gate, nil, 0o644))
-	o.await(handle, succeeded)
+	o.Await(handle, platformtest.Succeeded)
 	require.Equal(t, []string{"PERIODICAL 0.25", "PERIODICAL 1", "PERIODICAL 2", "PERIODICAL 3", "PERIODICAL 4", "PERIODICAL 5", "PERIODICAL 6", "PERIODICAL 7",
-		"PERIODICAL 8", "PERIODICAL 9", "FINAL 0.5"}, o.reported(handle))
+		"PERIODICAL 8", "PERIODICAL 9", "FINAL 0.5"}, o.Reported(handle))
 }
 
 func TestDataOfOnesOwnIsFoundBesideTheCode(t *testing.T) {
@@ -124,7 +93,7 @@ func TestDataOfOnesOwnIsFoundBesideTheCode(t *testing.T) {
 	data := filepath.Join(o.Objects, "data", "set")
 	require.NoError(t, os.MkdirAll(data, 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(data, "0.csv"), []byte("1,2\n"), 0o644))
-	o.await(o.submit(1, "test \"$(cat /data/data/set/0.csv)\" = 1,2"), succeeded)
+	o.Await(o.Start(1, "test \"$(cat /data/data/set/0.csv)\" = 1,2"), platformtest.Succeeded)
 	require.NoError(t, o.Platform.(platforms.WithCleanup).CleanUp(t.Context()))
 	require.Equal(t, []string{"data/set/0.csv"}, o.Files(), "their data is theirs")
 }
@@ -132,21 +101,21 @@ func TestDataOfOnesOwnIsFoundBesideTheCode(t *testing.T) {
 func TestOutputThatCannotBeFetchedIsFetchedLater(t *testing.T) {
 	t.Parallel()
 	o := openBucket(t, nil)
-	handle := o.submit(1, "true")
+	handle := o.Start(1, "true")
 	o.Have(uailab.Fault{Of: "UFileGET", Status: 502})
-	report := o.await(handle, func(report platforms.Report) bool { return report.Reason.Code == "fetching" })
+	report := o.Await(handle, func(report platforms.Report) bool { return report.Reason.Code == "fetching" })
 	require.Equal(t, platforms.Unreachable, report.Phase)
 	require.Contains(t, report.Reason.Text, "502")
-	o.await(handle, succeeded)
+	o.Await(handle, platformtest.Succeeded)
 }
 
 func TestAJobOnUFileIsStoppedOnBehalfOfWhomeverWantsIt(t *testing.T) {
 	t.Parallel()
 	o := openBucket(t, nil)
-	handle := o.submit(1, "exec sleep 600")
-	o.await(handle, func(report platforms.Report) bool { return report.Phase == platforms.Running })
+	handle := o.Start(1, "exec sleep 600")
+	o.Await(handle, platformtest.Running)
 	require.NoError(t, o.Cancel(t.Context(), handle, trial.Intent{Cause: trial.CauseEarlyStop}))
-	report := o.await(handle, func(report platforms.Report) bool { return report.Phase.Definite() })
+	report := o.Await(handle, platformtest.Over)
 	require.Equal(t, platforms.Exited, report.Phase)
 	require.Equal(t, trial.CauseEarlyStop, report.Intent.Cause)
 }
@@ -158,8 +127,8 @@ func TestABucketsKeysAreRefusedAndRenewed(t *testing.T) {
 	_, err := o.Prepare(t.Context(), platforms.Bundle{CodeDirectory: t.TempDir()})
 	require.Equal(t, platforms.Denied, platforms.CodeOf(err))
 	require.ErrorContains(t, err, "renew publicKey and privateKey")
-	o.section = options(t, o.Service, inBucket(o.Service, map[string]any{"privateKey": "another-private-key"}))
-	o.prepared(t.TempDir())
+	o.Set("privateKey", "another-private-key")
+	o.Prepared(t.TempDir())
 }
 
 func TestASectionOnUFileThatCannotWorkIsRefusedByField(t *testing.T) {
@@ -176,9 +145,6 @@ func TestASectionOnUFileThatCannotWorkIsRefusedByField(t *testing.T) {
 		{"inputPath", map[string]any{"inputPath": "other.cn-bj.ufileos.com/data"}},
 		{"ufsPath", map[string]any{"ufilePath": ""}},
 	} {
-		var faults platforms.OptionFaults
-		require.ErrorAs(t, kind(t.TempDir()).Check(options(t, service, inBucket(service, of.more))), &faults, of.field)
-		require.Len(t, faults, 1)
-		require.Equal(t, of.field, faults[0].Field)
+		platformtest.RequireFault(t, kind(t.TempDir()), keys(service, inBucket(service, of.more)), of.field)
 	}
 }

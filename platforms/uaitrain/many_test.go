@@ -27,8 +27,9 @@ func TestManyTrialsCostFewCallsNoneOfWhichIsRefused(t *testing.T) {
 	const callsAMinute, atOnce = 600, 20
 	o := open(t, nil)
 	o.Limit, o.Span = callsAMinute+callsAMinute/10, time.Minute // calls arrive a little later than they are counted here
-	shared := uaitrain.New(uaitrain.Options{StateDirectory: o.state, Runner: runner, Interval: 2 * time.Second, CallsAMinute: callsAMinute})
-	o.Platform = o.of(shared)
+	o.Platform = o.By(func(state string) platforms.Kind {
+		return uaitrain.New(uaitrain.Options{StateDirectory: state, Runner: runner, Interval: 2 * time.Second, CallsAMinute: callsAMinute})
+	})
 	number, submitted, ended := many(t), 0, 0
 	var running []platforms.Handle
 	for range time.Tick(20 * time.Millisecond) {
@@ -36,7 +37,7 @@ func TestManyTrialsCostFewCallsNoneOfWhichIsRefused(t *testing.T) {
 			break
 		}
 		for submitted < number && len(running) < atOnce {
-			handle, err := o.Submit(t.Context(), o.job(submitted, "echo 'perennial: final 1'"))
+			handle, err := o.Submit(t.Context(), o.Job(submitted, "echo 'perennial: final 1'"))
 			if platforms.NoRoom(err) {
 				break
 			}

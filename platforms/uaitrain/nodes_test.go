@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/perennial-ml/perennial/metrics"
 	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/testsuite/platformtest"
 	"github.com/perennial-ml/perennial/trial"
 )
 
@@ -33,9 +33,9 @@ func TestSeveralNodesTrainTogetherAndTheFirstOneCounts(t *testing.T) {
 			t.Parallel()
 			o := open(t, map[string]any{"nodeCount": 4, "framework": framework})
 			witness := filepath.Join(t.TempDir(), "witness")
-			handle := o.submit(1, together(witness, processes))
-			report := o.await(handle, succeeded)
-			require.Equal(t, []string{"PERIODICAL 0.5", fmt.Sprintf("FINAL %d", processes)}, o.reported(handle))
+			handle := o.Start(1, together(witness, processes))
+			report := o.Await(handle, platformtest.Succeeded)
+			require.Equal(t, []string{"PERIODICAL 0.5", fmt.Sprintf("FINAL %d", processes)}, o.Reported(handle))
 			require.Eventually(t, func() bool { return o.States()["Done"] == 1 }, time.Minute, 50*time.Millisecond, "the others end with the first one")
 			content, err := os.ReadFile(witness)
 			require.NoError(t, err)
@@ -44,7 +44,7 @@ func TestSeveralNodesTrainTogetherAndTheFirstOneCounts(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, nodes, processes-1)
 			for _, node := range nodes {
-				require.Contains(t, o.readOf(handle, node.Name(), "stdout"), "perennial: intermediate 0.5")
+				require.Contains(t, o.Read(handle, platforms.Log{Stream: "stdout", Replica: node.Name()}), "perennial: intermediate 0.5")
 			}
 			_, err = o.Platform.(platforms.WithLogs).Logs(t.Context(), handle, platforms.Log{Stream: "stdout", Replica: "ps-9"})
 			require.ErrorContains(t, err, nodes[0].Name())
@@ -56,31 +56,14 @@ func TestACancelEndsAllNodes(t *testing.T) {
 	t.Parallel()
 	o := open(t, map[string]any{"nodeCount": 2, "framework": "tensorflow"})
 	witness := filepath.Join(t.TempDir(), "witness")
-	handle := o.submit(1, together(witness, 99))
+	handle := o.Start(1, together(witness, 99))
 	require.Eventually(t, func() bool {
 		content, _ := os.ReadFile(witness) // not there yet
 		return strings.Count(string(content), "\n") == 4
 	}, time.Minute, 50*time.Millisecond)
 	require.NoError(t, o.Cancel(t.Context(), handle, trial.Intent{Cause: trial.CauseEarlyStop}))
-	report := o.await(handle, func(report platforms.Report) bool { return report.Phase.Definite() })
+	report := o.Await(handle, platformtest.Over)
 	require.Equal(t, platforms.Exited, report.Phase)
 	require.Equal(t, trial.CauseEarlyStop, report.Intent.Cause)
 	require.Eventually(t, func() bool { return o.States()["Doing"] == 0 }, time.Minute, 50*time.Millisecond)
-}
-
-// reported is what a run has reported.
-func (o *opened) reported(handle platforms.Handle) (values []string) {
-	var all []metrics.Record
-	for cursor := platforms.Cursor(""); ; {
-		records, next, err := o.Collect(o.t.Context(), handle, cursor)
-		require.NoError(o.t, err)
-		if len(records) == 0 {
-			break
-		}
-		all, cursor = append(all, records...), next
-	}
-	for _, record := range all {
-		values = append(values, fmt.Sprintf("%s %s", record.Kind, record.Value))
-	}
-	return values
 }

@@ -1,10 +1,7 @@
 package uaitrain_test
 
 import (
-	"context"
-	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -20,34 +17,14 @@ import (
 
 var runner string
 
-func TestMain(m *testing.M) {
-	directory, err := os.MkdirTemp("", "uaitrain-test-")
-	if err == nil {
-		runner = filepath.Join(directory, "perennial-runner")
-		build := exec.Command("go", "build", "-o", runner, "github.com/perennial-ml/perennial/runner/perennial-runner")
-		build.Env, build.Stderr = append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
-		err = build.Run()
-	}
-	code := 1
-	if err == nil {
-		code = m.Run()
-	}
-	os.RemoveAll(directory)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(platformtest.RunWithRunner(m, &runner)) }
 
-// options are a section for a service, with some keys as a test has them.
-func options(t *testing.T, service *uailab.Service, more map[string]any) json.RawMessage {
-	section := map[string]any{
+// keys are a section for a service, with some keys as a test has them.
+func keys(service *uailab.Service, more map[string]any) map[string]any {
+	return platformtest.Keys(map[string]any{
 		"publicKey": uailab.PublicKey, "privateKey": uailab.PrivateKey, "projectId": uailab.Project, "endpoint": service.URL,
 		"image": uailab.Image, "nodeType": "1-P40", "ufsPath": uailab.UFS, "localStorageMountPoint": service.Here,
-	}
-	for name, value := range more {
-		section[name] = value
-	}
-	content, err := json.Marshal(section)
-	require.NoError(t, err)
-	return content
+	}, more)
 }
 
 func kind(state string) platforms.Kind {
@@ -55,82 +32,30 @@ func kind(state string) platforms.Kind {
 }
 
 func TestConformance(t *testing.T) {
-	platformtest.Run(t, func(t *testing.T) platformtest.Subject {
-		service, state := uailab.New(t), t.TempDir()
-		section := options(t, service, nil)
-		require.NoError(t, kind(state).Check(section))
-		return platformtest.Subject{
-			Kind:    func(*testing.T) platforms.Kind { return kind(state) },
-			Options: func() json.RawMessage { return section },
-			Job:     platformtest.ShellJob,
-		}
-	})
+	platformtest.RunSection(t, kind, func(t *testing.T) map[string]any { return keys(uailab.New(t), nil) })
 }
 
-// opened is a section of a service.
+// opened is a section of a service of its own.
 type opened struct {
-	platforms.Platform
+	*platformtest.Opened
 	*uailab.Service
-	t       *testing.T
-	section json.RawMessage
-	state   string
 }
 
-func open(t *testing.T, more map[string]any) *opened {
-	o := &opened{Service: uailab.New(t), t: t, state: t.TempDir()}
-	o.section = options(t, o.Service, more)
-	o.Platform = o.again()
-	return o
-}
-
-// again opens the section as another process would.
-func (o *opened) again() platforms.Platform { return o.of(kind(o.state)) }
-
-func (o *opened) of(kind platforms.Kind) platforms.Platform {
-	return kind.Open(platforms.Section{
-		Platform: uaitrain.Name, Experiment: "abcdefgh", Resolve: func(context.Context) (json.RawMessage, error) { return o.section, nil },
-	})
-}
-
-func (o *opened) job(sequence int, command string) platforms.Job {
-	job := platformtest.ShellJob(o.t, trial.Key{Experiment: "abcdefgh", Sequence: sequence, Attempt: 1}, platformtest.Behaviour{})
-	job.Command = command
-	return job
-}
-
-func (o *opened) submit(sequence int, command string) platforms.Handle {
-	handle, err := o.Submit(o.t.Context(), o.job(sequence, command))
-	require.NoError(o.t, err)
-	return handle
-}
-
-// await polls until a run is as wanted.
-func (o *opened) await(handle platforms.Handle, wanted func(platforms.Report) bool) (last platforms.Report) {
-	o.t.Helper()
-	require.Eventually(o.t, func() bool {
-		reports, err := o.Poll(o.t.Context(), platforms.Ask(handle))
-		if err == nil {
-			last = reports[0]
-		}
-		return err == nil && wanted(last)
-	}, time.Minute, 50*time.Millisecond, "it never came to be so")
-	return last
-}
-
-func succeeded(report platforms.Report) bool {
-	return report.Phase == platforms.Exited && report.Exit.Code == 0
+func open(t *testing.T, more map[string]any) opened {
+	service := uailab.New(t)
+	return opened{platformtest.Open(t, kind, keys(service, more)), service}
 }
 
 func TestASubmissionWhoseAnswerWasLostMakesNoSecondJob(t *testing.T) {
 	t.Parallel()
 	o := open(t, nil)
 	o.Have(uailab.Fault{Of: "CreateUAITrainJob", Lost: true})
-	_, err := o.Submit(t.Context(), o.job(1, "sleep 0.3"))
+	_, err := o.Submit(t.Context(), o.Job(1, "sleep 0.3"))
 	require.Equal(t, platforms.Transient, platforms.CodeOf(err))
 	require.ErrorContains(t, err, "cannot reach 127.0.0.1")
 	require.Positive(t, platforms.AfterOf(err), "not before lists show what there is")
-	handle := o.submit(1, "sleep 0.3")
-	o.await(handle, succeeded)
+	handle := o.Start(1, "sleep 0.3")
+	o.Await(handle, platformtest.Succeeded)
 	require.Equal(t, 1, o.Calls("CreateUAITrainJob"))
 }
 
@@ -141,12 +66,12 @@ func TestAJobThatWasMadeTwiceSinceListsWereLateRunsOnce(t *testing.T) {
 	o.Slots = 1
 	o.Late(true)
 	o.Have(uailab.Fault{Of: "CreateUAITrainJob", Lost: true})
-	_, err := o.Submit(t.Context(), o.job(1, "echo ran >>"+witness+"; sleep 1"))
+	_, err := o.Submit(t.Context(), o.Job(1, "echo ran >>"+witness+"; sleep 1"))
 	require.Error(t, err)
-	handle := o.submit(1, "echo ran >>"+witness+"; sleep 1")
+	handle := o.Start(1, "echo ran >>"+witness+"; sleep 1")
 	require.Equal(t, 2, o.Calls("CreateUAITrainJob"))
 	o.Late(false)
-	o.await(handle, succeeded)
+	o.Await(handle, platformtest.Succeeded)
 	require.Eventually(t, func() bool { states := o.States(); return states["Waiting"]+states["Doing"] == 0 }, time.Minute, 50*time.Millisecond)
 	content, err := os.ReadFile(witness)
 	require.NoError(t, err)
@@ -157,7 +82,7 @@ func TestARunThatNoListShowsYetIsAskedAboutByItsID(t *testing.T) {
 	t.Parallel()
 	o := open(t, nil)
 	o.Late(true)
-	o.await(o.submit(1, "sleep 0.3"), succeeded)
+	o.Await(o.Start(1, "sleep 0.3"), platformtest.Succeeded)
 	require.Positive(t, o.Calls("GetUAITrainJobList"))
 }
 
@@ -165,20 +90,20 @@ func TestAJobThatWaitsSaysForWhichNodes(t *testing.T) {
 	t.Parallel()
 	o := open(t, nil)
 	o.Slots = 1
-	first := o.submit(1, "exec sleep 60")
-	o.await(first, func(report platforms.Report) bool { return report.Phase == platforms.Running })
-	second := o.submit(2, "true")
-	report := o.await(second, func(report platforms.Report) bool { return report.Reason.Code == "queued" })
+	first := o.Start(1, "exec sleep 60")
+	o.Await(first, platformtest.Running)
+	second := o.Start(2, "true")
+	report := o.Await(second, func(report platforms.Report) bool { return report.Reason.Code == "queued" })
 	require.Contains(t, report.Reason.Text, "is waiting, on 1-P40")
 	require.NoError(t, o.Cancel(t.Context(), first, trial.Intent{Cause: trial.CauseUser}))
-	last := o.await(second, succeeded)
+	last := o.Await(second, platformtest.Succeeded)
 	require.Zero(t, last.Reason)
 }
 
 func TestARefusalSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	o := open(t, nil)
-	handle := o.submit(1, "exec sleep 60")
+	handle := o.Start(1, "exec sleep 60")
 	for _, of := range []struct {
 		uailab.Fault
 		code platforms.Code
@@ -201,7 +126,7 @@ func TestARefusalSaysWhatToDo(t *testing.T) {
 		{uailab.Fault{RetCode: 999}, platforms.Denied, "enabled for the project"},
 		{uailab.Fault{RetCode: 31337, Message: "news"}, platforms.Transient, "RetCode 31337: news"},
 	} {
-		p := o.again() // each as a process that was not told to wait
+		p := o.Again() // each as a process that was not told to wait
 		o.Have(of.Fault)
 		_, err := p.Poll(t.Context(), platforms.Ask(handle))
 		require.Equal(t, of.code, platforms.CodeOf(err), "%v", err)
@@ -211,48 +136,46 @@ func TestARefusalSaysWhatToDo(t *testing.T) {
 			require.Equal(t, 7*time.Second, platforms.AfterOf(err))
 		}
 	}
-	require.NoError(t, o.Cancel(t.Context(), handle, trial.Intent{Cause: trial.CauseUser}))
-	o.await(handle, func(report platforms.Report) bool { return report.Phase.Definite() })
+	o.End(handle)
 }
 
 func TestAThrottledServiceIsLeftAloneForAsLongAsItWants(t *testing.T) {
 	t.Parallel()
 	o := open(t, nil)
-	handle := o.submit(1, "exec sleep 60")
+	handle := o.Start(1, "exec sleep 60")
 	o.Have(uailab.Fault{Of: "GetUAITrainJobList", Status: 429, RetryAfter: "3600"})
 	_, err := o.Poll(t.Context(), platforms.Ask(handle))
 	require.Equal(t, platforms.Exhausted, platforms.CodeOf(err))
 	before := o.Calls("GetUAITrainJobList")
-	_, err = o.Submit(t.Context(), o.job(2, "true"))
+	_, err = o.Submit(t.Context(), o.Job(2, "true"))
 	require.True(t, platforms.NoRoom(err), "%v", err)
 	require.ErrorContains(t, err, "the next one at")
 	require.Equal(t, before, o.Calls("GetUAITrainJobList"))
 	require.Equal(t, 1, o.Calls("CreateUAITrainJob"))
-	o.Platform = o.again()
-	require.NoError(t, o.Cancel(t.Context(), handle, trial.Intent{Cause: trial.CauseUser}))
-	o.await(handle, func(report platforms.Report) bool { return report.Phase.Definite() })
+	o.Platform = o.Again()
+	o.End(handle)
 }
 
 func TestAnOutageSaysNothingOfARun(t *testing.T) {
 	t.Parallel()
 	o := open(t, nil)
-	handle := o.submit(1, "sleep 0.5")
+	handle := o.Start(1, "sleep 0.5")
 	o.Down(true)
 	_, err := o.Poll(t.Context(), platforms.Ask(handle))
 	require.Equal(t, platforms.Transient, platforms.CodeOf(err))
 	require.ErrorContains(t, err, "cannot reach 127.0.0.1")
 	o.Down(false)
-	o.await(handle, succeeded)
+	o.Await(handle, platformtest.Succeeded)
 }
 
 func TestARenewedKeyIsUsedAtOnce(t *testing.T) {
 	t.Parallel()
 	o := open(t, nil)
 	o.Renew("another-private-key")
-	_, err := o.Submit(t.Context(), o.job(1, "true"))
+	_, err := o.Submit(t.Context(), o.Job(1, "true"))
 	require.Equal(t, platforms.Denied, platforms.CodeOf(err))
-	o.section = options(t, o.Service, map[string]any{"privateKey": "another-private-key"})
-	o.await(o.submit(1, "true"), succeeded)
+	o.Set("privateKey", "another-private-key")
+	o.Await(o.Start(1, "true"), platformtest.Succeeded)
 }
 
 func TestManyRunsAreAskedAboutByOneCallForEachPageOfJobs(t *testing.T) {
@@ -262,7 +185,7 @@ func TestManyRunsAreAskedAboutByOneCallForEachPageOfJobs(t *testing.T) {
 	o.Clock = 3 * time.Hour
 	var handles []platforms.Handle
 	for sequence := range 5 {
-		handles = append(handles, o.submit(sequence, "exec sleep 60"))
+		handles = append(handles, o.Start(sequence, "exec sleep 60"))
 	}
 	before := o.Calls("GetUAITrainJobList")
 	require.Zero(t, before, "what was never asked for need not be looked for")
@@ -273,8 +196,7 @@ func TestManyRunsAreAskedAboutByOneCallForEachPageOfJobs(t *testing.T) {
 	calls := o.Calls("GetUAITrainJobList")
 	require.Zero(t, calls%2, "235 jobs are two pages, of 100 and 200")
 	for _, handle := range handles {
-		require.NoError(t, o.Cancel(t.Context(), handle, trial.Intent{Cause: trial.CauseUser}))
-		o.await(handle, func(report platforms.Report) bool { return report.Phase.Definite() })
+		o.End(handle)
 	}
 }
 
@@ -289,10 +211,7 @@ func TestASectionThatCannotWorkIsRefusedByField(t *testing.T) {
 		"endpoint":               {"endpoint": "ftp://api"},
 		"framework":              {"nodeCount": 2},
 	} {
-		var faults platforms.OptionFaults
-		require.ErrorAs(t, kind(t.TempDir()).Check(options(t, service, more)), &faults, field)
-		require.Len(t, faults, 1)
-		require.Equal(t, field, faults[0].Field)
+		platformtest.RequireFault(t, kind(t.TempDir()), keys(service, more), field)
 	}
 }
 
@@ -313,7 +232,7 @@ func TestWhatTheServiceDoesNotHaveIsSaidByField(t *testing.T) {
 		require.Len(t, states[0].Faults, 1, field)
 		require.Equal(t, field, states[0].Faults[0].Field)
 		require.ErrorContains(t, states[0].Faults[0], of.says)
-		_, err = o.Submit(t.Context(), o.job(1, "true"))
+		_, err = o.Submit(t.Context(), o.Job(1, "true"))
 		require.Equal(t, platforms.Invalid, platforms.CodeOf(err))
 		require.Zero(t, o.Calls("CreateUAITrainJob"), "limits are checked before a job is made")
 	}
@@ -327,16 +246,15 @@ func TestTryTellsOfThePriceAndTheKey(t *testing.T) {
 	require.Empty(t, states[0].Problems)
 	require.Contains(t, states[0].Text, "1-P40 at a unit price of 4.20 CNY, for 6 to 720 hours")
 	o.Renew("another")
-	states, err = o.again().(platforms.WithHosts).Try(t.Context())
-	require.NoError(t, err)
-	require.Contains(t, states[0].Problems[0].Text, "renew publicKey and privateKey")
+	o.Platform = o.Again()
+	require.Contains(t, o.Problems()[0], "renew publicKey and privateKey")
 }
 
 func TestJobsGoWithTheirExperimentUnlessTheyAreKept(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []bool{false, true} {
 		o := open(t, map[string]any{"keepJobs": keep})
-		o.await(o.submit(1, "true"), succeeded)
+		o.Await(o.Start(1, "true"), platformtest.Succeeded)
 		require.NoError(t, o.Platform.(platforms.WithCleanup).CleanUp(t.Context()))
 		require.Equal(t, keep, len(o.States()) == 1)
 	}
@@ -345,8 +263,8 @@ func TestJobsGoWithTheirExperimentUnlessTheyAreKept(t *testing.T) {
 func TestNoJobIsBilledAfterItsExperiment(t *testing.T) {
 	t.Parallel()
 	o := open(t, map[string]any{"keepJobs": true})
-	handle := o.submit(1, "exec sleep 600")
-	o.await(handle, func(report platforms.Report) bool { return report.Phase == platforms.Running })
+	handle := o.Start(1, "exec sleep 600")
+	o.Await(handle, platformtest.Running)
 	require.NoError(t, o.Platform.(platforms.WithCleanup).CleanUp(t.Context()))
 	require.Equal(t, map[string]int{"Stopped": 1}, o.States())
 }
@@ -354,9 +272,9 @@ func TestNoJobIsBilledAfterItsExperiment(t *testing.T) {
 func TestWhatARunCostsAndItsTensorBoardAreTold(t *testing.T) {
 	t.Parallel()
 	o := open(t, nil)
-	handle := o.submit(1, "exec sleep 60")
+	handle := o.Start(1, "exec sleep 60")
 	var learned platforms.Handle
-	o.await(handle, func(report platforms.Report) bool {
+	o.Await(handle, func(report platforms.Report) bool {
 		if report.Handle != nil {
 			learned = *report.Handle
 		}
@@ -365,6 +283,5 @@ func TestWhatARunCostsAndItsTensorBoardAreTold(t *testing.T) {
 	require.Contains(t, learned.Host, "on 1-P40, 0.07 CNY")
 	require.Contains(t, learned.URL, "https://console.ucloud.cn/uaitrain/")
 	require.Contains(t, learned.TensorBoard, "http://tensorboard.standin/")
-	require.NoError(t, o.Cancel(t.Context(), handle, trial.Intent{Cause: trial.CauseUser}))
-	o.await(handle, func(report platforms.Report) bool { return report.Phase.Definite() })
+	o.End(handle)
 }

@@ -1,22 +1,21 @@
 // Package openpailab stands in for an OpenPAI cluster: a real listener that keeps
 // state, verifies tokens, enforces the limits of calls, answers as the real rest-server
 // did (see openpailab_test.go) and runs the command of each job as a process of this
-// machine. It also has the faults that networks and services have.
+// machine.
 package openpailab
 
 import (
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/testsuite/servicelab"
 )
 
 // The cluster's only user, and what there is.
@@ -28,8 +27,10 @@ const (
 	Storage        = "nfs-storage"
 )
 
-// Cluster is a cluster that goes with its test.
+// Cluster is a cluster that goes with its test. Calls are of the sorts "submit", "list",
+// "find", "stop" and "login", and "refused" beside that if a limit refused one.
 type Cluster struct {
+	servicelab.Faults
 	URL string
 	// Here and There are where its storage is mounted on this machine and in
 	// containers.
@@ -47,10 +48,9 @@ type Cluster struct {
 	now    func() time.Time
 	tokens map[string]time.Time // when they expire; zero: never
 	jobs   []*job
-	calls  map[string]int // by what they were about
 	times  map[string][]time.Time
 	limits map[string]limit
-	faults []*Fault
+	logins int
 	stale  []view // what lists show instead of what is
 	frozen bool
 }
@@ -60,12 +60,11 @@ type limit struct {
 	span  time.Duration
 }
 
-// job is one job. Its command is a process group of its own.
 type job struct {
 	name, command, state string
 	stopped              bool
 	exit                 *int
-	process              *os.Process
+	container            *servicelab.Container
 	created              time.Time
 }
 
@@ -75,7 +74,7 @@ func New(t testing.TB) *Cluster {
 	require.NoError(t, err)
 	c := &Cluster{
 		Here: filepath.Join(directory, "here"), There: filepath.Join(directory, "there"), t: t, now: time.Now,
-		tokens: map[string]time.Time{Token: {}}, calls: map[string]int{}, times: map[string][]time.Time{},
+		tokens: map[string]time.Time{Token: {}}, times: map[string][]time.Time{},
 		limits: map[string]limit{"submit": {60, time.Hour}, "list": {60, time.Minute}},
 	}
 	require.NoError(t, os.Mkdir(c.Here, 0o755))
@@ -96,14 +95,6 @@ func (c *Cluster) At(now func() time.Time) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.now = now
-}
-
-// Calls is how many calls of a sort there were: "submit", "list", "find", "stop",
-// "login"; and "refused" for those that a limit refused.
-func (c *Cluster) Calls(sort string) int {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	return c.calls[sort]
 }
 
 // Unlimited lifts the limits of calls.
@@ -153,8 +144,8 @@ func (c *Cluster) Kill(name string) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	for _, one := range c.jobs {
-		if one.name == name && one.process != nil {
-			_ = syscall.Kill(-one.process.Pid, syscall.SIGKILL)
+		if one.name == name && one.container != nil {
+			one.container.Kill()
 		}
 	}
 }
@@ -162,47 +153,6 @@ func (c *Cluster) Kill(name string) {
 func (c *Cluster) killAll() {
 	for name := range c.States() {
 		c.Kill(name)
-	}
-}
-
-// Fault is what happens to a call of a sort, once: before it does anything it answers
-// Status, or once it has done its work the answer is lost.
-type Fault struct {
-	Of         string // "submit", "list", "find", "stop", "login"; empty: any
-	Lost       bool
-	Status     int
-	RetryAfter string
-	HTML       bool
-	Slow       time.Duration
-}
-
-// Have adds faults, which the next calls of their sort meet, each one.
-func (c *Cluster) Have(faults ...Fault) {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	for _, fault := range faults {
-		c.faults = append(c.faults, &fault)
-	}
-}
-
-func (c *Cluster) fault(sort string) Fault {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	for i, fault := range c.faults {
-		if fault.Of == "" || fault.Of == sort {
-			c.faults = append(c.faults[:i:i], c.faults[i+1:]...)
-			return *fault
-		}
-	}
-	return Fault{}
-}
-
-// drop ends a connection without an answer.
-func drop(w http.ResponseWriter) {
-	connection, _, err := w.(http.Hijacker).Hijack()
-	if err == nil {
-		_ = connection.(*net.TCPConn).SetLinger(0)
-		connection.Close()
 	}
 }
 
@@ -228,32 +178,19 @@ func (c *Cluster) start(one *job) {
 		one.state, one.exit = "SUCCEEDED", &zero
 		return
 	}
-	command := exec.Command("/bin/bash", "-c", one.command)
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.There, "LEDGER=" + os.Getenv("LEDGER"), "PAI_JOB_NAME=" + User + "~" + one.name}
-	command.Env = append(command.Env, c.Environment...)
-	log, err := os.Create(filepath.Join(filepath.Dir(c.Here), one.name+".log"))
-	if err == nil {
-		command.Stdout, command.Stderr = log, log
-		err = command.Start()
-		log.Close()
-	}
-	one.state = "RUNNING"
+	environment := append([]string{"HOME=" + c.There, "LEDGER=" + os.Getenv("LEDGER"), "PAI_JOB_NAME=" + User + "~" + one.name}, c.Environment...)
+	container, err := servicelab.Run("/bin/bash", one.command, c.log(one.name), environment, func(code int) { c.ended(one, code) })
+	one.state, one.container = "RUNNING", container
 	if err != nil {
 		code := 1
 		one.state, one.exit = "FAILED", &code
-		return
 	}
-	one.process = command.Process
-	go c.await(one, command)
 }
 
-func (c *Cluster) await(one *job, command *exec.Cmd) {
-	_ = command.Wait()
+func (c *Cluster) ended(one *job, code int) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	code := command.ProcessState.ExitCode()
-	one.exit, one.process, one.state = &code, nil, "FAILED"
+	one.exit, one.container, one.state = &code, nil, "FAILED"
 	switch {
 	case one.stopped:
 		one.state = "STOPPED"
@@ -263,8 +200,10 @@ func (c *Cluster) await(one *job, command *exec.Cmd) {
 	c.schedule()
 }
 
+func (c *Cluster) log(name string) string { return filepath.Join(filepath.Dir(c.Here), name+".log") }
+
 // Log is what a job printed.
 func (c *Cluster) Log(name string) string {
-	content, _ := os.ReadFile(filepath.Join(filepath.Dir(c.Here), name+".log"))
+	content, _ := os.ReadFile(c.log(name))
 	return string(content)
 }

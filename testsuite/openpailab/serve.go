@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -30,37 +29,23 @@ func (c *Cluster) serve(w http.ResponseWriter, r *http.Request) {
 	path := strings.TrimPrefix(r.URL.Path, root)
 	sort := sortOf(r.Method, path)
 	body, _ := io.ReadAll(r.Body)
-	fault := c.fault(sort)
-	time.Sleep(fault.Slow)
 	if wait := c.count(sort); wait > 0 {
-		refuseHTML(w, http.StatusTooManyRequests, strconv.Itoa(int(wait.Seconds())))
+		c.Meet("refused", w, func(w http.ResponseWriter) { refuseHTML(w, strconv.Itoa(int(wait.Seconds()))) })
 		return
 	}
-	if fault.Status != 0 && fault.HTML {
-		refuseHTML(w, fault.Status, fault.RetryAfter)
-		return
-	}
-	told := refuse(fault.Status, "UnknownError", "a fault")
-	if fault.Status == 0 {
-		told = c.handle(sort, path, r, body)
-	}
-	if fault.Lost {
-		drop(w)
-		return
-	}
-	if fault.RetryAfter != "" {
-		w.Header().Set("Retry-After", fault.RetryAfter)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(told.status)
-	_ = json.NewEncoder(w).Encode(told.body)
+	c.Meet(sort, w, func(w http.ResponseWriter) {
+		told := c.handle(sort, path, r, body)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(told.status)
+		_ = json.NewEncoder(w).Encode(told.body)
+	})
 }
 
 // refuseHTML refuses as the real server's limit of calls does.
-func refuseHTML(w http.ResponseWriter, status int, after string) {
+func refuseHTML(w http.ResponseWriter, after string) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Retry-After", after)
-	w.WriteHeader(status)
+	w.WriteHeader(http.StatusTooManyRequests)
 	_, _ = io.WriteString(w, "<html><body>Too many requests, please try again later.</body></html>")
 }
 
@@ -85,7 +70,6 @@ func sortOf(method, path string) string {
 func (c *Cluster) count(sort string) time.Duration {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	c.calls[sort]++
 	limit, limited := c.limits[sort]
 	if !limited {
 		return 0
@@ -98,7 +82,6 @@ func (c *Cluster) count(sort string) time.Duration {
 	}
 	c.times[sort] = kept
 	if len(kept) >= limit.calls {
-		c.calls["refused"]++
 		return limit.span
 	}
 	c.times[sort] = append(kept, now)
@@ -143,7 +126,8 @@ func (c *Cluster) login(body []byte) answer {
 	if asked.Username != User || asked.Password != Password {
 		return refuse(http.StatusBadRequest, "IncorrectPasswordError", "Password is incorrect.")
 	}
-	token := fmt.Sprintf("login-token-%d", c.calls["login"])
+	c.logins++
+	token := fmt.Sprintf("login-token-%d", c.logins)
 	c.tokens[token] = c.now().Add(time.Duration(asked.Expiration) * time.Second)
 	return answer{http.StatusOK, map[string]any{"token": token, "user": User, "admin": false}}
 }
@@ -298,22 +282,9 @@ func (c *Cluster) stop(one *job, body []byte) answer {
 	switch {
 	case one.state == "WAITING":
 		one.stopped, one.state = true, "STOPPED"
-	case one.process != nil:
+	case one.container != nil:
 		one.stopped = true
-		_ = syscall.Kill(-one.process.Pid, syscall.SIGTERM)
-		pid := one.process.Pid
-		time.AfterFunc(grace, func() { c.kill(one, pid) })
+		one.container.Stop()
 	}
 	return answer{http.StatusAccepted, map[string]any{"status": 202, "message": "Execute job " + one.name + " successfully."}}
-}
-
-// grace is what a container has between TERM and KILL.
-const grace = 10 * time.Second
-
-func (c *Cluster) kill(one *job, pid int) {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	if one.process != nil && one.process.Pid == pid {
-		_ = syscall.Kill(-pid, syscall.SIGKILL)
-	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/perennial-ml/perennial/testsuite/endtoend"
 	"github.com/perennial-ml/perennial/testsuite/openpailab"
+	"github.com/perennial-ml/perennial/testsuite/servicelab"
 )
 
 // world is a controller with a state directory of its own, and a cluster.
@@ -120,7 +121,7 @@ func (w *world) environmentOf(trial string) (found string) {
 func TestATrialIsAJobWhereEnvironmentsAreNotWanted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, openpailab.Password)
-	w.Have(openpailab.Fault{Of: "submit", Lost: true}, openpailab.Fault{Of: "list", Status: 502, HTML: true})
+	w.Have(servicelab.Fault{Of: "submit", Lost: true}, servicelab.Fault{Of: "list", Status: 502, HTML: true})
 	run := w.Follow(w.Experiment(endtoend.Plan{Trials: 4, Concurrency: 4, Steps: "PERENNIAL_SEQUENCE < 2 ? 2000 : 5", Pause: "0.3",
 		Code: "code", Platform: w.section("password", "reuseMode: false")}))
 	for sequence := range 2 {
