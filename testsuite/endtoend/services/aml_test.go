@@ -22,13 +22,14 @@ func onAML(azure *amllab.Service) string {
 `, amllab.Subscription, amllab.Group, amllab.Workspace, amllab.Compute, azure.URL)
 }
 
-func TestTrialsOnAzureMLOutliveTheirHostAndAreStopped(t *testing.T) {
+func TestTrialsOnAzureMLOutliveTheirHostAndAreStoppedByTheAssessorAndByHand(t *testing.T) {
 	t.Parallel()
 	azure, err := amllab.Start()
 	require.NoError(t, err)
 	t.Cleanup(azure.Close)
 	h := endtoend.NewHome(t)
 	h.Env = azure.Environment()
+	watched := h.Follow(h.Experiment(endtoend.Plan{Trials: 3, Concurrency: 1, Script: judged, Code: "judged", Platform: onAML(azure), More: medianstop})).ID()
 	run := h.Follow(h.Experiment(endtoend.Plan{Trials: 2, Concurrency: 2, Steps: "10", Pause: "0.3", Code: "code", Platform: onAML(azure)}))
 	for sequence := range 2 {
 		h.Await("another trial in the ledger", func() bool { return len(h.Ledger()) > sequence })
@@ -38,13 +39,32 @@ func TestTrialsOnAzureMLOutliveTheirHostAndAreStopped(t *testing.T) {
 	require.Empty(t, commandsWith(t, amllab.ClientSecret))
 	require.Equal(t, "DONE", run.Finished(3*endtoend.Patience).Status)
 	h.RequireExactlyOnce(run.ID(), 2, nil)
-	require.Equal(t, 2, azure.Calls("submit"))
 	require.Contains(t, h.Must("trials", run.ID(), "--output", "json"), "https://ml.azure.com/runs/", "where a person can look")
-	require.Equal(t, []string{filepath.Join(h.Dir, "experiments", run.ID(), "environment")}, filesWith(t, h.Dir, amllab.ClientSecret))
+	var environments []string
+	for _, id := range []string{run.ID(), watched} {
+		environments = append(environments, filepath.Join(h.Dir, "experiments", id, "environment"))
+	}
+	require.ElementsMatch(t, environments, filesWith(t, h.Dir, amllab.ClientSecret))
 	require.Empty(t, filesWith(t, h.Dir, "Bearer"))
 
-	run = h.Follow(h.Experiment(endtoend.Plan{Trials: 1, Concurrency: 1, Steps: "4000", Pause: "0.3", Code: "code", Platform: onAML(azure)}))
-	h.AwaitState(run.ID(), 0, "RUNNING", 1)
-	h.Must("stop", run.ID())
+	h.AwaitState(watched, 1, "EARLY_STOPPED", 1)
+	stopped := h.Trial(watched, 1)
+	require.Contains(t, stopped.Reason.Text, "median")
+	require.NotNil(t, stopped.Metric)
+	require.Equal(t, 2.0, *stopped.Metric, "what it reported as it was ended counts")
+	h.AwaitState(watched, 2, "RUNNING", 1)
+	h.Must("stop", watched)
 	h.AwaitFor(endtoend.Patience, "no job that runs or waits", func() bool { return azure.Living() == 0 })
 }
+
+// judged is a trial that the assessor stops if it is the second one; the third one stays.
+const judged = `#!/bin/sh
+value=100
+[ "$PERENNIAL_SEQUENCE" = 1 ] && value=1
+trap 'echo "perennial: intermediate 2"; exit 1' TERM
+for step in 1 2 3 4; do echo "perennial: intermediate $value"; done
+[ "$PERENNIAL_SEQUENCE" = 0 ] || { sleep 600 & wait; }
+echo "perennial: final $value"
+`
+
+const medianstop = "includeIntermediateResults: true\nassessor:\n  name: Medianstop\n  classArgs:\n    optimize_mode: maximize\n    start_step: 2\n"
