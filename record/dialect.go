@@ -107,8 +107,8 @@ func (p plain) QueryRowContext(ctx context.Context, args ...any) *sql.Row {
 
 func (p plain) Close() error { return nil }
 
-// postgresArguments writes truth as a number, as the record has it, and replaces what
-// no text of PostgreSQL's can hold.
+// postgresArguments writes truth as a number, as the record has it, all else as text, and
+// replaces what no text of PostgreSQL's can hold.
 func postgresArguments(args []any) []any {
 	for i, arg := range args {
 		switch value := arg.(type) {
@@ -119,6 +119,8 @@ func postgresArguments(args []any) []any {
 			}
 		case string:
 			args[i] = storable(value)
+		case []byte:
+			args[i] = storable(string(value))
 		}
 	}
 	return args

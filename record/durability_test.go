@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -57,6 +58,11 @@ func onPostgres(m *testing.M) int {
 		return 1
 	}
 	server = started
+	// Every step of a history is a commit that goes over a socket.
+	if err := flag.Set("rapid.checks", "25"); err != nil {
+		fmt.Println(err)
+		return 1
+	}
 	fmt.Println("once more, on PostgreSQL:")
 	return m.Run()
 }

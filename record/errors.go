@@ -48,12 +48,17 @@ func ofFile(code int) error {
 	return nil
 }
 
+// fenced is the code with which our own function refuses whoever has lost a lease.
+const fenced = "PRN01"
+
 // ofServer knows PostgreSQL's codes of what passes by itself: a server that is going
 // down, coming up, full of connections or no primary, and a transaction it has ended.
 func ofServer(code string) error {
 	switch code {
 	case "53100":
 		return ErrFull
+	case fenced:
+		return ErrFenced
 	case "25006", "25P03", "25P04", "53300", "57P01", "57P02", "57P03", "57P05", "57014":
 		return ErrUnreachable
 	}

@@ -201,7 +201,7 @@ func (q *selection) orderBy(key string, args []any, falling bool) {
 
 // list is a list as json_each reads it.
 func list[T any](elements []T) string {
-	text, err := json.Marshal(elements)
+	text, err := json.Marshal(append([]T{}, elements...)) // none is [], not null
 	if err != nil {
 		panic(err) // numbers and names are always valid JSON
 	}

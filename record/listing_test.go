@@ -95,6 +95,17 @@ func TestTheLatestOfATrialIsTheNewestIntermediateOfItsNewestAttempt(t *testing.T
 	require.Equal(t, []string{"0.4", "0.5"}, []string{some[0].Value, some[1].Value})
 }
 
+func TestOfNoTrialsThereIsNothing(t *testing.T) {
+	f := tried(t, `{"name":"Random"}`)
+	latest, err := f.Latest(background, exp, nil)
+	require.NoError(t, err)
+	require.Empty(t, latest)
+	attempts, err := f.NewestAttempts(background, exp, nil)
+	require.NoError(t, err)
+	require.Empty(t, attempts)
+	require.NoError(t, f.EachIntermediate(background, exp, nil, func(Metric) { t.Fatal("of whom?") }))
+}
+
 func TestEachTrialGoesThroughAllOfThemInOrderHoweverManyThereAre(t *testing.T) {
 	f := newFixture(t)
 	var asks []Ask
@@ -172,6 +183,7 @@ func TestEachIntermediateOfTheNewestAttemptsComesTrialByTrialInItsOrder(t *testi
 
 func TestWhoeverWatchesAllIsWokenByWhatIsNoEvent(t *testing.T) {
 	f := newFixture(t)
+	f.deafen()
 	f.ask(0)
 	key := f.begin(0)
 	mine, stopMine := f.WatchAll(exp)

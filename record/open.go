@@ -22,6 +22,8 @@ type Store struct {
 	prepared *statements
 	writer   *writer // nil in a store opened to read only
 	watchers watchers
+	wire     *wire  // nil where no other process writes
+	lease    *lease // nil where this one does not lead
 	closed   sync.Once
 }
 
@@ -92,8 +94,12 @@ func (s *Store) Close() error {
 
 func (s *Store) close() error {
 	var err error
+	s.giveBack()
 	if s.writer != nil {
 		err = s.writer.close()
+	}
+	if s.wire != nil {
+		s.wire.close()
 	}
 	s.prepared.close()
 	return errors.Join(err, s.read.Close())

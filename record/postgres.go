@@ -76,6 +76,16 @@ func Redacted(location string) string {
 	return shown.String()
 }
 
+// Secret tells whether an address has a password in it.
+func Secret(location string) bool {
+	address, err := url.Parse(location)
+	if err != nil {
+		return InPostgres(location)
+	}
+	_, secret := address.User.Password()
+	return secret || address.Query().Has("password")
+}
+
 func verified(config *pgx.ConnConfig) bool {
 	if !trusted(config.Host, config.TLSConfig) {
 		return false
@@ -136,7 +146,8 @@ func (s *Store) openAt(p postgres) error {
 	if err != nil {
 		return errors.Join(err, conn.close())
 	}
-	w := &writer{dialect: s.dialect, conn: conn, wake: s.watchers.wake, renew: renewal(conn.pool)}
+	s.wire = s.listen(p)
+	w := &writer{dialect: s.dialect, conn: conn, wake: s.watchers.wake, renew: renewal(conn.pool), announce: s.wire.say}
 	w.prepared = w.unprepared()
 	s.writer = startWriter(w)
 	return nil

@@ -211,3 +211,126 @@ func TestWhoIsNotOnThisMachineMustProveWhoHeIs(t *testing.T) {
 	_, err = parsePostgres("postgresql:///db?host=/var/run/postgresql")
 	require.NoError(t, err)
 }
+
+func TestWhoWatchesHearsWhatAnotherProcessCommitted(t *testing.T) {
+	f := inPostgres(t)
+	other := f.another()
+	changed, stop := f.Watch(exp)
+	defer stop()
+	any, stopAny := f.WatchAll(AnyExperiment)
+	defer stopAny()
+	f.settleWire()
+	for n := range 5 {
+		drain(changed)
+		drain(any)
+		before := time.Now()
+		other.repeat(fmt.Sprint(n))
+		hears(t, changed)
+		t.Log("heard after", time.Since(before))
+		hears(t, any)
+	}
+	server.Ask(t, "records", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
+	drain(changed)
+	other.repeat("unheard")
+	hears(t, changed)
+}
+
+// settleWire waits until a store hears what others say.
+func (f *fixture) settleWire() {
+	f.Helper()
+	require.Eventually(f, func() bool {
+		return server.Ask(f.T, "records", "SELECT count(*) FROM pg_stat_activity WHERE query = 'LISTEN "+f.wire.channel+"'") != "0"
+	}, time.Minute, 10*time.Millisecond)
+}
+
+func drain(changed <-chan struct{}) {
+	select {
+	case <-changed:
+	default:
+	}
+}
+
+func hears(t *testing.T, changed <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-changed:
+	case <-time.After(time.Minute):
+		t.Fatal("nothing was heard")
+	}
+}
+
+func TestWordsThatAPoolerSwallowsAreMadeUpForByLooking(t *testing.T) {
+	f := inPostgres(t)
+	other := f.another()
+	other.writer.announce = func(map[string]wake) string { return "" }
+	changed, stop := f.Watch(exp)
+	defer stop()
+	for n := range 3 {
+		drain(changed)
+		other.repeat(fmt.Sprint(n))
+		hears(t, changed)
+	}
+}
+
+func TestAWordAboutMoreThanFitsIsAboutAll(t *testing.T) {
+	f := inPostgres(t)
+	many := map[string]wake{}
+	for n := range 2000 {
+		many[fmt.Sprint("experiment", n)] = wakeNews
+	}
+	require.Contains(t, f.wire.say(many), " *'")
+	require.Empty(t, f.wire.say(nil))
+	require.Equal(t, map[string]wake{"a": wakeNews | wakeRows, "b": wakeLog}, understood("a:6,b:1"))
+}
+
+func (f *fixture) lead(directory string) (lost chan error) {
+	f.Helper()
+	lost = make(chan error, 1)
+	require.NoError(f, f.Lead(background, directory, "host "+directory, func(err error) { lost <- err }))
+	return lost
+}
+
+func TestOfTwoHostsOneLeadsUntilItEndsOrIsSilent(t *testing.T) {
+	f := inPostgres(t)
+	f.lead("one")
+	f.ask(0)
+	other := f.another()
+	var living *HeldError
+	require.ErrorAs(t, other.Lead(background, "two", "host two", nil), &living)
+	require.ErrorContains(t, living, "the host on host one, ")
+	require.NoError(t, f.Close())
+	lost := other.lead("two")
+	other.ask(1)
+
+	other.lease.end() // as one that was cut off
+	third := f.another()
+	started := time.Now()
+	third.lead("three")
+	t.Log("taken over after", time.Since(started))
+	_, err := other.Ask(background, exp, []Ask{algorithmic(2)})
+	require.ErrorIs(t, err, ErrFenced)
+	require.ErrorIs(t, other.Collect(background, trial.Key{Experiment: exp}, nil, ""), ErrFenced)
+	require.Equal(t, 2, third.experiment().Asked)
+	third.ask(2)
+	require.Empty(t, lost)
+}
+
+func TestWhoHasLostItsPlaceIsTold(t *testing.T) {
+	f := inPostgres(t)
+	lost := f.lead("one")
+	next := f.another()
+	next.lead("one") // the lock of that state directory has proved the first one dead
+	require.ErrorIs(t, <-lost, ErrFenced)
+	next.ask(0)
+}
+
+func TestALeadOutlivesTheRestartOfTheServer(t *testing.T) {
+	f := inPostgres(t)
+	lost := f.lead("one")
+	require.NoError(t, server.Crash())
+	_, err := f.Ask(background, exp, []Ask{algorithmic(0)})
+	require.ErrorIs(t, err, ErrUnreachable)
+	require.NoError(t, server.Restart())
+	f.ask(0)
+	require.Empty(t, lost)
+}

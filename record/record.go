@@ -23,6 +23,8 @@ var (
 	ErrFull = errors.New("no space is left on the disk that holds the record: free some, and it goes on by itself")
 	// ErrUnreachable goes away by itself, too. What was to be changed may have been.
 	ErrUnreachable = errors.New("the record cannot be reached")
+	// ErrFenced is said to a host whose place another has taken: it writes nothing more.
+	ErrFenced = errors.New("another host has taken over the record")
 	// ErrSettled, ErrStopping, ErrDecided and ErrTimeOver say why nothing more may be launched.
 	ErrSettled  = errors.New("the trial has ended")
 	ErrStopping = errors.New("the experiment is stopping or has ended")

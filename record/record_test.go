@@ -337,8 +337,16 @@ func TestNewsAreLightAndLeaveOutWhatDoesNotConcernTheExperiment(t *testing.T) {
 	require.Equal(t, f.log()[2:4], few)
 }
 
+// deafen keeps whoever watches from being woken by a look at what others did.
+func (f *fixture) deafen() {
+	if f.wire != nil {
+		f.wire.close()
+	}
+}
+
 func TestWatchersAreWokenByWhatTheyWatch(t *testing.T) {
 	f := newFixture(t)
+	f.deafen()
 	news, stopNews := f.Watch(exp)
 	log, stopLog := f.WatchLog(exp)
 	other, _ := f.WatchLog("otherexp")

@@ -21,8 +21,9 @@ type watchers struct {
 }
 
 // Watch returns a channel that holds a value whenever, since it was last read,
-// this process has committed an event of the experiment that News returns, asks
-// apart. stop ends the watch.
+// an event of the experiment that News returns, asks apart, was committed: by this
+// process, or by whoever writes to the same PostgreSQL. There it may hold one without a cause, too.
+// stop ends the watch.
 func (s *Store) Watch(experiment string) (changed <-chan struct{}, stop func()) {
 	return s.watchers.add(experiment, wakeNews)
 }
@@ -58,6 +59,21 @@ func (w *watchers) remove(experiment string, changed chan struct{}) {
 	delete(w.byExperiment[experiment], changed)
 	if len(w.byExperiment[experiment]) == 0 {
 		delete(w.byExperiment, experiment)
+	}
+}
+
+func (w *watchers) any() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.byExperiment) > 0
+}
+
+// wakeAll wakes all there are, whatever they watch.
+func (w *watchers) wakeAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for experiment := range w.byExperiment {
+		w.wakeWatchers(experiment, wakeLog|wakeNews|wakeRows)
 	}
 }
 

@@ -18,10 +18,12 @@ var errClosed = errors.New("the record is closed")
 // after the commit.
 type writer struct {
 	dialect
+	fence    string // SQL that begins each transaction: who may write
 	conn     *connection
 	prepared *statements
 	wake     func(map[string]wake)
-	renew    func() (*sql.Conn, error) // nil where a connection cannot be cut
+	renew    func() (*sql.Conn, error)    // nil where a connection cannot be cut
+	announce func(map[string]wake) string // SQL that tells other processes; nil where there are none
 	waiting  chan *operation
 	apart    chan apart
 	closing  chan struct{}
@@ -145,8 +147,8 @@ func (w *writer) rollBack() {
 // open begins a transaction, on another connection where this one turns out to be cut:
 // nothing was begun on it.
 func (w *writer) open() error {
-	err := w.command(w.begin)
-	if err == nil || w.renew == nil {
+	err := w.command(w.begin + w.fence)
+	if err == nil || w.renew == nil || errors.Is(classify(err), ErrFenced) {
 		return err
 	}
 	w.conn.Conn.Close()
@@ -155,7 +157,7 @@ func (w *writer) open() error {
 		return err
 	}
 	w.conn.Conn = another
-	return w.command(w.begin)
+	return w.command(w.begin + w.fence)
 }
 
 // unprepared are statements that the connection prepares by itself.
@@ -173,7 +175,23 @@ func (w *writer) transact(batch []*operation) error {
 			return err
 		}
 	}
-	return w.command("COMMIT")
+	if w.announce == nil {
+		return w.command("COMMIT")
+	}
+	return w.once(w.announce(wakesOf(batch)) + "COMMIT")
+}
+
+// wakesOf are all that a batch gives.
+func wakesOf(batch []*operation) map[string]wake {
+	all := map[string]wake{}
+	for _, op := range batch {
+		for experiment, kinds := range op.wakes {
+			if op.err == nil {
+				all[experiment] |= kinds
+			}
+		}
+	}
+	return all
 }
 
 // runOne runs an operation in its savepoint. The operation's own failure stays
@@ -201,9 +219,18 @@ func (w *writer) command(text string) error {
 	if err != nil {
 		return err
 	}
+	return w.execute(func(ctx context.Context) (sql.Result, error) { return statement.ExecContext(ctx) })
+}
+
+// once runs a command that is not run again.
+func (w *writer) once(text string) error {
+	return w.execute(func(ctx context.Context) (sql.Result, error) { return w.conn.ExecContext(ctx, text) })
+}
+
+func (w *writer) execute(run func(context.Context) (sql.Result, error)) error {
 	ctx, done := w.prepared.bounded(context.Background())
 	defer done()
-	_, err = statement.ExecContext(ctx)
+	_, err := run(ctx)
 	return timedOut(ctx, err)
 }
 

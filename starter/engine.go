@@ -26,6 +26,8 @@ import (
 type engine struct {
 	home     string
 	external *external // nil where the embedded server is meant
+	record   host.Record
+	homeless error // why it cannot be told where the record is
 
 	mutex  sync.Mutex
 	opened map[string]platforms.Platform // sections that commands read from, see reading
@@ -36,7 +38,15 @@ var _ command.Engine = (*engine)(nil)
 // Check implements command.Engine.
 func (e *engine) Check() error {
 	_, err := host.Open(e.home)
-	return err
+	return errors.Join(err, e.homeless)
+}
+
+// readRecord opens the record to read it.
+func (e *engine) readRecord() (*record.Store, error) {
+	if e.homeless != nil {
+		return nil, e.homeless
+	}
+	return record.OpenReadOnly(e.record.Location)
 }
 
 // Find implements command.Engine. It makes no state directory.
@@ -65,6 +75,9 @@ func (e *engine) Ensure(ctx context.Context) (command.Host, error) {
 	if err != nil {
 		return command.Host{}, err
 	}
+	if e.homeless != nil {
+		return command.Host{}, e.homeless
+	}
 	if err := e.ready(ctx, dir); err != nil {
 		return command.Host{}, err
 	}
@@ -77,7 +90,7 @@ func (e *engine) Ensure(ctx context.Context) (command.Host, error) {
 		return command.Host{}, err
 	}
 	say := func(line string) { io.WriteString(os.Stderr, line+"\n") }
-	info, err := host.Ensure(ctx, dir, host.Starter{Path: program, Version: command.Version, Say: say})
+	info, err := host.Ensure(ctx, dir, host.Starter{Path: program, Version: command.Version, Say: say, Record: e.record.Given})
 	return seen(dir, info), err
 }
 
@@ -94,7 +107,7 @@ func (e *engine) ready(ctx context.Context, dir host.Dir) error {
 	if alive || e.external == nil {
 		return nil
 	}
-	return e.external.use(ctx, dir)
+	return e.external.use(ctx, dir, e.readRecord)
 }
 
 func seen(dir host.Dir, info host.Info) command.Host {
@@ -153,7 +166,7 @@ func (e *engine) clientOptions(info host.Info) (client.Options, error) {
 // it can be found.
 func (e *engine) recordID(ctx context.Context) (string, error) {
 	for {
-		store, err := record.OpenReadOnly(command.RecordFile(e.home))
+		store, err := e.readRecord()
 		if err == nil {
 			defer store.Close()
 			return store.ID(), nil

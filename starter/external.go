@@ -193,7 +193,7 @@ func (e *engine) queues(platforms []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := record.OpenReadOnly(command.RecordFile(e.home))
+	store, err := e.readRecord()
 	if errors.Is(err, record.ErrNotFound) {
 		return nil, errNoRecord
 	}
@@ -242,12 +242,12 @@ func known(names []string) error {
 
 // use checks, before a host is started, that an external Temporal can be worked
 // with, so that a wrong address is told at once.
-func (x external) use(ctx context.Context, dir host.Dir) error {
+func (x external) use(ctx context.Context, dir host.Dir, read func() (*record.Store, error)) error {
 	if err := dir.Settle(); err != nil {
 		return err
 	}
 	return x.with(ctx, func(ctx context.Context, temporal client.Client) error {
-		store, err := record.OpenReadOnly(command.RecordFile(dir.Path()))
+		store, err := read()
 		if err != nil {
 			return nil // a new record is nobody else's; a damaged one is told of by the host
 		}

@@ -34,11 +34,14 @@ func run() int {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		return command.ExitBadInput
 	}
+	kept, homeless := host.FindRecord(home, os.LookupEnv)
+	// It may have a password in it: nothing that is started from here inherits it.
+	os.Unsetenv(host.RecordVariable)
 	return command.Main(ctx, command.World{
-		Args: os.Args[1:], Env: os.Environ(), Home: home,
+		Args: os.Args[1:], Env: os.Environ(), Home: home, Record: kept.Location, Homeless: homeless,
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr, Width: width,
 		Now: time.Now, Tick: time.Second / 4, Patience: 2 * time.Minute,
-		Build: build(), Registry: all.All(all.Options{Environment: os.Environ()}), Engine: &engine{home: home, external: external},
+		Build: build(), Registry: all.All(all.Options{Environment: os.Environ()}), Engine: &engine{home: home, external: external, record: kept, homeless: homeless},
 	})
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/perennial-ml/perennial/experiment"
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/platforms/all"
-	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/runner/binary"
 	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/starter/command"
@@ -68,7 +67,7 @@ func (e *engine) Replicas(ctx context.Context, handle platforms.Handle) ([]strin
 func (e *engine) reading(ctx context.Context, handle platforms.Handle) (platforms.Platform, error) {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
-	store, err := record.OpenReadOnly(command.RecordFile(e.home))
+	store, err := e.readRecord()
 	if err != nil {
 		return nil, err
 	}

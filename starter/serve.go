@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -37,7 +38,9 @@ func (e *engine) Serve(ctx context.Context, how command.Serving) error {
 		return err
 	}
 	worker.SetBinaryChecksum(command.Version) // else each start reads and hashes the whole program
-	observed := &observation{engine: e, only: how.Platforms}
+	ctx, replaced := context.WithCancelCause(ctx)
+	defer replaced(nil)
+	observed := &observation{engine: e, dir: dir, replaced: replaced, only: how.Platforms}
 	config := host.Config{Dir: dir, Version: command.Version, Before: observed.begin, After: observed.end, Dashboard: observed.pages.address, Service: e.service(how, limit, observed)}
 	if e.external != nil {
 		if err := e.external.serve(&config); err != nil {
@@ -55,13 +58,23 @@ func (e *engine) Serve(ctx context.Context, how command.Serving) error {
 		}
 	}
 	config.Log = hostLog
-	return host.Serve(ctx, config)
+	return errors.Join(host.Serve(ctx, config), placeTaken(ctx))
+}
+
+// placeTaken is why a host ended that nobody asked to.
+func placeTaken(ctx context.Context) error {
+	if err := context.Cause(ctx); errors.Is(err, record.ErrFenced) {
+		return err
+	}
+	return nil
 }
 
 // observation is the record of a host and what observes for it, which does not
 // wait for the server.
 type observation struct {
 	*engine
+	dir      host.Dir
+	replaced context.CancelCauseFunc // ends the host whose place another has taken
 	only     []string
 	store    *record.Store
 	sections *poller.Sections
@@ -73,8 +86,7 @@ func (o *observation) begin(log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	o.store, err = record.Open(command.RecordFile(o.home))
-	if err != nil {
+	if err := o.open(log); err != nil {
 		return err
 	}
 	if err := o.pages.start(o.engine, o.store); err != nil {
@@ -84,6 +96,29 @@ func (o *observation) begin(log *slog.Logger) error {
 		Registry: o.registry(runner), Only: o.only, Sections: activities.SectionsOf(o.store, o.kept()), Record: o.store, Logger: log,
 	})
 	return nil
+}
+
+// open opens the record, as the only one who works on it.
+func (o *observation) open(log *slog.Logger) error {
+	if o.homeless != nil {
+		return o.homeless
+	}
+	var err error
+	if o.store, err = record.Open(o.record.Location); err != nil {
+		return err
+	}
+	machine, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	err = o.store.Lead(context.Background(), o.dir.StateID(), fmt.Sprintf("%s, process %d", machine, os.Getpid()), func(lost error) {
+		log.Error("host ends", "error", lost)
+		o.replaced(lost)
+	})
+	if err != nil {
+		return errors.Join(err, o.store.Close())
+	}
+	return o.record.Keep(o.dir)
 }
 
 // idle tells whether there is nothing to do and nobody looks.

@@ -2,6 +2,24 @@
 CREATE TABLE format (number BIGINT NOT NULL);
 INSERT INTO format VALUES (0);
 
+-- Who alone may do something. A fence is the number of a holder: whoever held the
+-- lease before has a lower one, and writes nothing more.
+CREATE TABLE leases (
+    name      TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    holder    TEXT   NOT NULL,
+    directory TEXT   NOT NULL,
+    fence     BIGINT NOT NULL,
+    until     TIMESTAMPTZ NOT NULL
+);
+
+CREATE FUNCTION require_lease(of TEXT, number BIGINT) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (SELECT 1 FROM leases WHERE name = of AND fence = number) THEN
+        RAISE EXCEPTION USING ERRCODE = 'PRN01', MESSAGE = 'somebody else holds the lease';
+    END IF;
+END
+$$;
+
 -- A parameter's value in the order of its kind: numbers before texts. NULL where a
 -- trial has none, or its parameters are nothing that can be read.
 CREATE FUNCTION parameter_key(parameters TEXT, plain TEXT[], nested TEXT[]) RETURNS JSONB

@@ -17,11 +17,15 @@ var errNone = errors.New("there is no experiment")
 
 // open returns the record for reading. The caller closes it.
 func (w World) open() (*record.Store, error) {
-	store, err := record.OpenReadOnly(RecordFile(w.Home))
+	store, err := w.readRecord()
 	switch {
 	case errors.Is(err, record.ErrNotFound):
 		return nil, badInput("starter init makes an example, starter run starts it; $PERENNIAL_HOME names another state directory",
 			"%w in %s", errNone, w.Home)
+	case w.Homeless != nil:
+		return nil, badInput("nothing was changed", "%w", err)
+	case errors.Is(err, record.ErrUnreachable):
+		return nil, unreachable(err)
 	case errors.Is(err, record.ErrNewer):
 		return nil, badInput("use the newer starter, or another state directory by $PERENNIAL_HOME; nothing was changed", "%w", err)
 	case errors.Is(err, record.ErrReadOnly):

@@ -160,19 +160,23 @@ func (w World) freeSpace() finding {
 }
 
 func (w World) recordHealth() finding {
-	store, err := record.OpenReadOnly(RecordFile(w.Home))
+	store, err := w.readRecord()
 	switch {
 	case errors.Is(err, record.ErrNotFound):
 		return finding{"record", fine, "none yet", ""}
 	case errors.Is(err, record.ErrNewer):
 		return finding{"record", failing, err.Error(), "use the newer starter"}
+	case w.Homeless != nil:
+		return finding{"record", failing, err.Error(), "set PERENNIAL_RECORD as the host has it"}
+	case errors.Is(err, record.ErrUnreachable):
+		return finding{"record", failing, err.Error(), "see that PostgreSQL runs and can be reached from here; trials go on meanwhile"}
 	case errors.Is(err, record.ErrReadOnly):
 		return finding{"record", failing, err.Error(), "make " + w.Home + " writable"}
 	case err != nil:
-		return finding{"record", failing, err.Error(), "put a backup of " + RecordFile(w.Home) + " in its place"}
+		return finding{"record", failing, err.Error(), "put a backup of " + w.recordName() + " in its place"}
 	}
 	defer store.Close()
-	return finding{"record", fine, RecordFile(w.Home), ""}
+	return finding{"record", fine, w.recordName(), ""}
 }
 
 // keysHealth tells whether every key is there that the Temporal database may need.

@@ -41,6 +41,7 @@ type follower struct {
 	idling  trial.Reason         // why nobody works on it, as last looked
 	looked  time.Time            // when that was
 	cramped bool                 // it was said that the disk is full
+	away    bool                 // the record could not be reached when last looked
 	stuck   time.Time            // since when the tuner fails and nothing runs; zero where not so
 }
 
@@ -75,7 +76,8 @@ func (f *follower) follow(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return f.detach()
 		}
-		if err != nil || !e.Status.Active() {
+		f.tellAway(err)
+		if err != nil && !f.away || err == nil && !e.Status.Active() {
 			return f.over(e, err)
 		}
 		if err := f.despair(e); err != nil {
@@ -84,6 +86,18 @@ func (f *follower) follow(ctx context.Context) error {
 		if err := f.wait(ctx, tick.C); err != nil {
 			return err
 		}
+	}
+}
+
+// tellAway says once that the record, in a database, cannot be reached, and that it can.
+func (f *follower) tellAway(err error) {
+	switch away := errors.Is(err, record.ErrUnreachable); {
+	case away && !f.away:
+		f.away = true
+		f.display.Say("record-unreachable", err.Error()+"; trials go on meanwhile")
+	case err == nil && f.away:
+		f.away = false
+		f.display.Say("record-back", "the record is back")
 	}
 }
 
@@ -201,10 +215,11 @@ func (f *follower) look(ctx context.Context) (record.Experiment, error) {
 	for _, row := range rows {
 		f.note(&now, row)
 	}
-	if err := f.reported(ctx, &now); err != nil {
+	err = f.reported(ctx, &now)
+	f.display.Show(now)
+	if err != nil {
 		return e, err
 	}
-	f.display.Show(now)
 	return e, f.showFailure(ctx, now.Changed)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/perennial-ml/perennial/experiment"
 	"github.com/perennial-ml/perennial/gpu"
 	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/perennial-ml/perennial/workflows"
 )
@@ -26,6 +27,8 @@ type World struct {
 	Args     []string // without the program's name
 	Env      []string // NAME=value, as in os.Environ
 	Home     string   // the state directory, absolute; it need not exist
+	Record   string   // the record's location, to be told to nobody; empty is RecordFile of Home
+	Homeless error    // why it cannot be told where the record is
 	In       io.Reader
 	Out      io.Writer
 	Err      io.Writer
@@ -56,8 +59,27 @@ func (w World) Getenv(name string) string {
 	return value
 }
 
-// RecordFile is the path of the record below a state directory.
+// RecordFile is the path of the record below a state directory that has its own.
 func RecordFile(home string) string { return filepath.Join(home, "record.sqlite") }
+
+// readRecord opens the record to read it.
+func (w World) readRecord() (*record.Store, error) {
+	switch {
+	case w.Homeless != nil:
+		return nil, w.Homeless
+	case w.Record != "":
+		return record.OpenReadOnly(w.Record)
+	}
+	return record.OpenReadOnly(RecordFile(w.Home))
+}
+
+// recordName is the record's location as it may be shown.
+func (w World) recordName() string {
+	if w.Record != "" {
+		return record.Redacted(w.Record)
+	}
+	return RecordFile(w.Home)
+}
 
 // EnvironmentFile is the path, below a state directory, of the environment of
 // whoever ran an experiment.

@@ -20,6 +20,8 @@ type Starter struct {
 	Path string
 	// Version is compared with that of the host that is found.
 	Version string
+	// Record is what RecordVariable says to it, empty where nothing was said.
+	Record string
 	// Say tells the user, in one line, what takes time; nil says nothing.
 	Say func(line string)
 }
@@ -143,7 +145,7 @@ func (s *search) start() error {
 	if s.child == nil {
 		s.starter.say("starting the host in the background")
 		var err error
-		s.child, err = spawn(s.dir, s.starter.Path)
+		s.child, err = spawn(s.dir, s.starter)
 		return err
 	}
 	err, ended := s.child.result()
@@ -174,7 +176,7 @@ type child struct {
 
 // spawn starts a host that neither the end of this process nor that of its
 // terminal reaches.
-func spawn(dir Dir, path string) (*child, error) {
+func spawn(dir Dir, starter Starter) (*child, error) {
 	log, err := os.OpenFile(dir.LogFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("host log: %w", err)
@@ -184,10 +186,13 @@ func spawn(dir Dir, path string) (*child, error) {
 	if err != nil {
 		return nil, fmt.Errorf("host log: %w", err)
 	}
-	command := exec.Command(path, "serve", "--background")
+	command := exec.Command(starter.Path, "serve", "--background")
 	command.Stdout, command.Stderr = log, log
 	command.Dir = dir.path
 	command.Env = append(environment(os.Environ()), "PERENNIAL_HOME="+dir.path)
+	if starter.Record != "" {
+		command.Env = append(command.Env, RecordVariable+"="+starter.Record)
+	}
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := command.Start(); err != nil {
 		return nil, fmt.Errorf("start the host: %w", err)

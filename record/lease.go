@@ -1,0 +1,162 @@
+package record
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A lease that nobody renews for leaseLasts is free. Its holder renews it that often.
+const (
+	leaseLasts = 6 * time.Second
+	leaseRenew = 1500 * time.Millisecond
+)
+
+// HeldError says that another host works on the record.
+type HeldError struct{ Holder string }
+
+// Error names that host.
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("the host on %s works on this record: end it there with \"starter serve --stop\", "+
+		"or wait until it is gone; its place is free %v after its last word", e.Holder, leaseLasts)
+}
+
+// lease is what a store holds of the record.
+type lease struct {
+	name   string
+	holder string // where, in words, and unlike any other
+	fence  int64
+	end    func()
+}
+
+// Lead makes this process the one that works on the record: from then on it alone
+// writes, until it closes the store or another takes its place, of which lost is told
+// once. A host that died keeps its place for some seconds, unless it had the same state
+// directory, whose lock has proved it dead: Lead waits for that, and returns a HeldError
+// where the other one lives. A file needs none of this: it is in one state directory.
+func (s *Store) Lead(ctx context.Context, directory, machine string, lost func(error)) error {
+	if s.wire == nil {
+		return nil
+	}
+	wanted := &lease{name: "record", holder: machine + ", " + rand.Text()[:8]}
+	for {
+		other, err := s.take(ctx, wanted, directory)
+		if err != nil || other == nil {
+			return errors.Join(err, s.keep(wanted, lost))
+		}
+		if err := s.outwait(ctx, wanted.name, *other); err != nil {
+			return err
+		}
+	}
+}
+
+// held is a lease that somebody else has.
+type held struct {
+	holder    string
+	directory string
+	until     time.Time
+	free      bool
+}
+
+// take takes a lease, or returns who has it.
+func (s *Store) take(ctx context.Context, wanted *lease, directory string) (*held, error) {
+	return change(ctx, s, func(t *transaction) (*held, error) {
+		var other held
+		var fence int64
+		err := t.one(into(&other.holder, &other.directory, &other.until, &fence, &other.free),
+			"SELECT holder, directory, until, fence, until < clock_timestamp() FROM leases WHERE name = ?", wanted.name)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return nil, err
+		}
+		if err == nil && !other.free && other.directory != directory {
+			return &other, nil
+		}
+		wanted.fence = fence + 1
+		_, err = t.exec(`INSERT INTO leases (name, holder, directory, fence, until) VALUES (?, ?, ?, ?, clock_timestamp() + ?::interval)
+			ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, directory = excluded.directory,
+				fence = excluded.fence, until = excluded.until`, wanted.name, wanted.holder, directory, wanted.fence, leaseLasts.String())
+		return nil, err
+	})
+}
+
+// outwait waits until a lease has run out or been given back; a HeldError where it was
+// renewed instead.
+func (s *Store) outwait(ctx context.Context, name string, other held) error {
+	for {
+		var now held
+		err := s.query(ctx).one(into(&now.holder, &now.until, &now.free),
+			"SELECT holder, until, until < clock_timestamp() FROM leases WHERE name = ?", name)
+		switch {
+		case err != nil:
+			return classify(err)
+		case now.free:
+			return nil
+		case now.holder == other.holder && now.until.After(other.until):
+			return &HeldError{now.holder}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(leaseRenew / 5):
+		}
+	}
+}
+
+// keep has every transaction from now on require the lease, and renews it.
+func (s *Store) keep(taken *lease, lost func(error)) error {
+	if taken.fence == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	taken.end = func() { cancel(); <-ended }
+	fence := fmt.Sprintf("; SELECT require_lease('%s', %d)", taken.name, taken.fence)
+	if err := s.update(ctx, func(*transaction) error { s.writer.fence = fence; return nil }); err != nil {
+		cancel()
+		return err
+	}
+	s.lease = taken
+	go func() {
+		defer close(ended)
+		if err := s.renew(ctx, taken); errors.Is(err, ErrFenced) {
+			lost(err)
+		}
+	}()
+	return nil
+}
+
+// renew returns once the lease is lost or given up. That the record is away for a while
+// is no reason: only who has taken the place has it.
+func (s *Store) renew(ctx context.Context, taken *lease) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(leaseRenew):
+		}
+		err := s.update(ctx, func(t *transaction) error {
+			_, err := t.exec("UPDATE leases SET until = clock_timestamp() + ?::interval WHERE name = ?", leaseLasts.String(), taken.name)
+			return err
+		})
+		if errors.Is(err, ErrFenced) {
+			return err
+		}
+	}
+}
+
+// giveBack frees what the store holds, so that nobody waits for it.
+func (s *Store) giveBack() {
+	if s.lease == nil {
+		return
+	}
+	s.lease.end()
+	ctx, cancel := context.WithTimeout(context.Background(), leaseRenew)
+	defer cancel()
+	_ = s.update(ctx, func(t *transaction) error {
+		_, err := t.exec("UPDATE leases SET until = clock_timestamp() WHERE name = ?", s.lease.name)
+		return err
+	})
+}
