@@ -72,6 +72,7 @@ type platform struct {
 	*kind
 	section  platforms.Section
 	journals journals
+	shown    pause
 
 	mutex  sync.Mutex
 	opened *client // nil: not yet
@@ -288,6 +289,7 @@ func (w workspace) look(ctx context.Context, question verbs.Question) (verbs.Rep
 		return verbs.Report{}, err
 	}
 	told.describe(&report, j, w.Behind)
+	w.show(ctx, question.Run, known.Host, &j.studio)
 	report.Records, number = j.after(number)
 	report.Next = cursorOf(number)
 	if j.exit() != nil && report.Phase == verbs.Exited {

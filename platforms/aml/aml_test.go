@@ -162,6 +162,29 @@ func TestALogThatIsBehindItsJobsEndLosesNothing(t *testing.T) {
 	}
 }
 
+func TestTheStudioShowsParametersAndMetricsAsFarAsThereIsRoom(t *testing.T) {
+	o := open(t, nil)
+	handle := o.Start(1, `echo perennial: intermediate 1; echo 'perennial: intermediate {"default": 2, "loss (%)": 0.5, "note": "x", "none": NaN}'
+for i in $(seq 60); do echo "perennial: intermediate {\"m$i\": 1}"; done; for i in $(seq 300); do echo perennial: intermediate 3; done
+echo 'perennial: final {"default": 4, "loss (%)": 0.25}'`)
+	o.Await(handle, platformtest.Succeeded)
+	metrics, parameters := azure.Shown("perennial-" + handle.Key.String())
+	require.Equal(t, map[string]string{"x": "5.0"}, parameters)
+	require.Len(t, metrics, 50, "a workspace has no more names of a run")
+	require.Len(t, metrics["default"], 302)
+	require.Equal(t, []float64{1, 2, 3}, metrics["default"][:3])
+	require.Equal(t, []float64{0.5}, metrics["loss ___"])
+	require.Equal(t, []float64{4}, metrics["final"])
+	require.Len(t, o.Reported(handle), 363, "here all is")
+}
+
+func TestAStudioThatTakesNoMetricsKeepsNothingWaiting(t *testing.T) {
+	o := open(t, nil)
+	azure.Have(servicelab.Fault{Of: "show", Status: 500})
+	handle := o.Start(1, "echo perennial: final 4")
+	require.Len(t, o.Await(handle, platformtest.Succeeded).Journal.Records, 1)
+}
+
 func TestALoginThatIsRefusedIsDeniedAndGoesOnOnceItIsGood(t *testing.T) {
 	azure.Renew("another")
 	o := open(t, nil)

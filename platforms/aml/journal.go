@@ -20,6 +20,7 @@ type journal struct {
 	from    int64     // the number before the first of records
 	over    time.Time // when its job was first seen to be over
 	records []metrics.Record
+	studio  studio
 }
 
 func newJournal(key trial.Key, after int64) *journal {
@@ -34,8 +35,13 @@ func (j *journal) read(more func(from int64) ([]byte, error)) error {
 			return err
 		}
 		j.offset += int64(len(content))
-		j.records = append(j.records, j.reader.Feed(content)...)
+		j.add(j.reader.Feed(content))
 	}
+}
+
+func (j *journal) add(records []metrics.Record) {
+	j.records = append(j.records, records...)
+	j.studio.add(records)
 }
 
 // complete tells of a job that is over whether its log will tell nothing more: it has
@@ -54,7 +60,7 @@ func (j *journal) giveUp() {
 		if _, _, missing := j.reader.Gap(); !missing {
 			return
 		}
-		j.records = append(j.records, j.reader.Skip()...)
+		j.add(j.reader.Skip())
 	}
 }
 

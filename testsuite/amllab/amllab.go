@@ -7,6 +7,7 @@ package amllab
 
 import (
 	"encoding/pem"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -29,7 +30,7 @@ const (
 )
 
 // Service is all of Azure that there is. Calls are of the sorts "login", "submit", "find",
-// "cancel", "history", "log", "upload", "asset" and "compute".
+// "cancel", "history", "log", "show", "upload", "asset" and "compute".
 type Service struct {
 	servicelab.Faults
 	URL    string
@@ -54,6 +55,8 @@ type job struct {
 	environment                                   []string
 	container                                     *servicelab.Container
 	canceled                                      bool
+	shown                                         map[string][]float64 // metrics of MLflow's, by name
+	params                                        map[string]string
 	started, ended                                time.Time
 }
 
@@ -133,6 +136,17 @@ func (s *Service) Kill(name string) {
 	if one := s.jobs[name]; one != nil && one.container != nil {
 		one.container.Kill()
 	}
+}
+
+// Shown is what the studio shows of a job: metrics by their names, and parameters.
+func (s *Service) Shown(name string) (map[string][]float64, map[string]string) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	one := s.jobs[name]
+	if one == nil {
+		return nil, nil
+	}
+	return maps.Clone(one.shown), maps.Clone(one.params)
 }
 
 // schedule starts jobs that wait, as far as there are nodes. The mutex is held.

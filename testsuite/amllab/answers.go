@@ -18,6 +18,7 @@ import (
 const (
 	root    = "/subscriptions/" + Subscription + "/resourceGroups/" + Group + "/providers/Microsoft.MachineLearningServices/workspaces/" + Workspace
 	history = "/history/v1.0" + root + "/experiments/"
+	batch   = "/mlflow/v1.0" + root + "/api/2.0/mlflow/runs/log-batch"
 	// signature is what addresses of the blob store have to end with.
 	signature = "sv=2024&sig=stand-in"
 	version   = "2024-04-01"
@@ -33,6 +34,8 @@ func sortOf(r *http.Request) string {
 		return "discovery"
 	case strings.HasPrefix(path, history):
 		return "history"
+	case path == batch:
+		return "show"
 	case strings.HasPrefix(path, "/blobs/"):
 		return "upload"
 	case strings.HasPrefix(path, "/logs/"):
@@ -93,8 +96,11 @@ func (s *Service) handle(sort string, r *http.Request, body []byte) answer {
 	if !s.tokens[token] {
 		return refuse(http.StatusUnauthorized, "ExpiredAuthenticationToken", "The access token has expired.")
 	}
-	if sort == "history" {
+	switch sort {
+	case "history":
 		return s.history(r.URL.Path)
+	case "show":
+		return s.show(body)
 	}
 	if r.URL.Query().Get("api-version") != version {
 		return refuse(http.StatusBadRequest, "InvalidApiVersionParameter", "the API version is not known")
@@ -205,6 +211,37 @@ func (s *Service) history(path string) answer {
 		told["endTimeUtc"] = one.ended.UTC()
 	}
 	return answer{http.StatusOK, told}
+}
+
+// show takes metrics and parameters within the limits that a workspace has.
+func (s *Service) show(body []byte) answer {
+	var asked struct {
+		Run     string `json:"run_id"`
+		Metrics []struct {
+			Key       string
+			Value     *float64
+			Timestamp int64
+		}
+		Params []struct{ Key, Value string }
+	}
+	err := json.Unmarshal(body, &asked)
+	one := s.jobs[asked.Run]
+	if err != nil || one == nil || len(asked.Metrics) > 250 || len(asked.Params) > 100 {
+		return refuse(http.StatusBadRequest, "INVALID_PARAMETER_VALUE", "the batch is wrong")
+	}
+	if one.shown == nil {
+		one.shown, one.params = map[string][]float64{}, map[string]string{}
+	}
+	for _, row := range asked.Metrics {
+		if row.Value == nil || row.Timestamp == 0 || len(one.shown) == 50 && one.shown[row.Key] == nil {
+			return refuse(http.StatusBadRequest, "INVALID_PARAMETER_VALUE", "the metric "+row.Key+" is wrong, or one too many")
+		}
+		one.shown[row.Key] = append(one.shown[row.Key], *row.Value)
+	}
+	for _, param := range asked.Params {
+		one.params[param.Key] = param.Value
+	}
+	return answer{http.StatusOK, map[string]any{}}
 }
 
 func (s *Service) upload(r *http.Request, body []byte) answer {
