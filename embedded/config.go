@@ -26,8 +26,10 @@ const (
 	frontend    = string(primitives.FrontendService)
 )
 
-// services are all that Temporal has. The internal frontend serves the server's
-// own workers, which have no token.
+// services are what workflows need. The internal frontend serves the server's own
+// calls, which have no token. Temporal's own workers, for schedules, batches and
+// deployments, are left out: nobody uses them here, and their polls were a third of
+// what a host costs that has nothing to do.
 var services = temporalServices()
 
 func temporalServices() []string {
@@ -36,7 +38,6 @@ func temporalServices() []string {
 		string(primitives.InternalFrontendService),
 		string(primitives.HistoryService),
 		string(primitives.MatchingService),
-		string(primitives.WorkerService),
 	}
 }
 
@@ -62,9 +63,10 @@ func (p ports) address(service string) string {
 	return net.JoinHostPort(loopback, strconv.Itoa(p[service]))
 }
 
-// hosts is the static membership: ringpop costs 50 seconds after a kill.
+// hosts is the static membership: ringpop costs 50 seconds after a kill. The server
+// wants to be told of workers too; nobody asks where they are.
 func (p ports) hosts() map[primitives.ServiceName]static.Hosts {
-	hosts := map[primitives.ServiceName]static.Hosts{}
+	hosts := map[primitives.ServiceName]static.Hosts{primitives.WorkerService: static.SingleLocalHost(p.address(frontend))}
 	for service := range p {
 		hosts[primitives.ServiceName(service)] = static.SingleLocalHost(p.address(service))
 	}
@@ -141,7 +143,7 @@ func databasePath(directory string) string { return filepath.Join(directory, "te
 // Nothing depends on it for correctness: clusters run with Temporal's defaults.
 func tuning() map[dynamicconfig.Key]any {
 	const pollsPerSecond, requestsPerSecond, persistencePerSecond = 200, 10_000, 45_000
-	const tickOff, fewPollers = time.Second, 2
+	const tickOff = time.Second
 	return map[dynamicconfig.Key]any{
 		dynamicconfig.TransferProcessorMaxPollRPS.Key():   pollsPerSecond,
 		dynamicconfig.TimerProcessorMaxPollRPS.Key():      pollsPerSecond,
@@ -164,16 +166,11 @@ func tuning() map[dynamicconfig.Key]any {
 		dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():  1,
 		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key(): 1,
 
-		// All that looks regularly costs a host that has nothing to do. Each poller asks
-		// again every minute, and the server's own jobs are rare here; the only namespace
+		// There is no worker of Temporal's own that a parent's end could be left to.
+		dynamicconfig.EnableParentClosePolicyWorker.Key(): false,
+
+		// All that looks regularly costs a host that has nothing to do; the only namespace
 		// of ours is there before the services start.
-		dynamicconfig.WorkerScannerMaxConcurrentActivityTaskPollers.Key(): fewPollers,
-		dynamicconfig.WorkerScannerMaxConcurrentWorkflowTaskPollers.Key(): fewPollers,
-		dynamicconfig.EnableParentClosePolicyWorker.Key():                 false,
-		dynamicconfig.WorkerPerNamespaceWorkerCount.Key(): []dynamicconfig.ConstrainedValue{
-			{Constraints: dynamicconfig.Constraints{Namespace: primitives.SystemLocalNamespace}, Value: 0},
-			{Value: 1},
-		},
 		dynamicconfig.EnableReplicationStream.Key():                             false, // to other clusters
 		dynamicconfig.ReplicationProcessorSchedulerWorkerCount.Key():            1,
 		dynamicconfig.ReplicationLowPriorityProcessorSchedulerWorkerCount.Key(): 1,

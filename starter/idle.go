@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"runtime"
 	"time"
 )
 
@@ -69,4 +71,17 @@ func untilIdle(ctx context.Context, limit time.Duration, idle func(context.Conte
 		}
 	}()
 	return ctx, cancel
+}
+
+// rest has a host with nothing to do run on one processor, unless the user has said on
+// how many: most of what its few regular looks cost is waking threads on the others.
+func rest(resting bool) {
+	if os.Getenv("GOMAXPROCS") != "" {
+		return
+	}
+	if resting {
+		runtime.GOMAXPROCS(1)
+		return
+	}
+	runtime.SetDefaultGOMAXPROCS()
 }

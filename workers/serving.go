@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -35,7 +36,9 @@ type serving struct {
 
 	servers map[string]server // by platform; of run alone, and of end after it
 	known   bool              // what the record names is in wanted
-	said    string            // what went wrong at the last look
+	begun   time.Time
+	resting bool   // what rest was told
+	said    string // what went wrong at the last look
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
@@ -46,6 +49,7 @@ type parts struct {
 	needed func(context.Context) ([]string, error) // by the unfinished ones, or by open workflows
 	// start starts the workers of a platform; what it returns stops them.
 	start  func(platform string, whole bool) (stop func(), err error)
+	rest   func(resting bool) // told when nothing was needed for a while, and when something is again
 	logger *slog.Logger
 	spare  time.Duration
 }
@@ -63,7 +67,7 @@ func newServing(parts parts) *serving {
 // begin begins to serve what is needed; end ends that, in order.
 func (s *serving) begin() {
 	ctx, cancel := context.WithCancel(context.Background())
-	s.cancel = cancel
+	s.cancel, s.begun = cancel, time.Now()
 	s.running.Go(func() { s.run(ctx) })
 }
 
@@ -133,7 +137,9 @@ func (s *serving) look(ctx context.Context) error {
 	s.note(time.Now(), needed...)
 	err = errors.Join(err, s.learn(ctx))
 	failures := []error{err}
-	for platform, whole := range s.wishes() {
+	wishes := s.wishes()
+	s.settle(wishes, err)
+	for platform, whole := range wishes {
 		if ctx.Err() != nil {
 			break
 		}
@@ -164,6 +170,16 @@ func (s *serving) wishes() map[string]bool {
 		wishes[platform] = time.Since(at) < s.spare
 	}
 	return wishes
+}
+
+// settle tells whether there is nothing to do, and has not been since a while.
+func (s *serving) settle(wishes map[string]bool, unknown error) {
+	needed := slices.Contains(slices.Collect(maps.Values(wishes)), true)
+	resting := unknown == nil && !needed && time.Since(s.begun) >= s.spare
+	if resting != s.resting {
+		s.resting = resting
+		s.rest(resting)
+	}
 }
 
 // serve has a platform served as it should be.

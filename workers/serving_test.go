@@ -20,6 +20,7 @@ type places struct {
 	refused              error           // by Temporal
 	served               map[string]bool // platform → whole
 	starts               int
+	resting              bool
 }
 
 func (p *places) named(context.Context) ([]string, error) {
@@ -52,6 +53,18 @@ func (p *places) start(platform string, whole bool) (func(), error) {
 	}, nil
 }
 
+func (p *places) rest(resting bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.resting = resting
+}
+
+func (p *places) rests() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.resting
+}
+
 func (p *places) now() map[string]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +73,7 @@ func (p *places) now() map[string]bool {
 
 func (p *places) serving(spare time.Duration) *serving {
 	p.served = map[string]bool{}
-	return newServing(parts{named: p.named, needed: p.needed, start: p.start, logger: slog.New(slog.DiscardHandler), spare: spare})
+	return newServing(parts{named: p.named, needed: p.needed, start: p.start, rest: p.rest, logger: slog.New(slog.DiscardHandler), spare: spare})
 }
 
 func TestAHostWithNothingToDoServesOnlyWhatItsRecordNames(t *testing.T) {
@@ -99,6 +112,23 @@ func TestAPlatformThatAnExperimentNamesIsServedAtOnceAndEndsWithTheHost(t *testi
 	require.Eventually(t, func() bool { return p.now()["fake"] }, 20*time.Second, time.Millisecond)
 	s.end()
 	require.Empty(t, p.now())
+}
+
+func TestAHostRestsAsLongAsNobodyNeedsIt(t *testing.T) {
+	p := &places{unfinished: []string{"fake"}}
+	s := p.serving(time.Hour)
+	s.begun = time.Now()
+	require.NoError(t, s.look(t.Context()))
+	p.unfinished, p.broken, s.spare = nil, errors.New("disk I/O error"), 0
+	require.Error(t, s.look(t.Context()))
+	require.False(t, p.rests(), "the record does not tell")
+	p.broken = nil
+	require.NoError(t, s.look(t.Context()))
+	require.True(t, p.rests())
+	s.spare = time.Hour
+	s.want("fake")
+	require.NoError(t, s.look(t.Context()))
+	require.False(t, p.rests())
 }
 
 func TestWhatCouldNotBeStartedIsTriedAgain(t *testing.T) {

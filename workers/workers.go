@@ -34,6 +34,8 @@ const (
 	// is tried again comes from a queue.
 	pollers         = 8
 	activityPollers = 2
+	// experimentPollers for the queue of experiments, which have few and short tasks.
+	experimentPollers = 4
 	// verbPollers for the verbs of each platform, which are rare.
 	verbPollers = 2
 	// fewPollers for a platform that only experiments name which are over: the least
@@ -63,6 +65,9 @@ type Options struct {
 	BuildID string
 	// SearchAttributes are registered where that is allowed.
 	SearchAttributes SearchAttributes
+	// Rest is told when nothing has been needed for a while, and when something is
+	// again; it may be nil.
+	Rest func(resting bool)
 }
 
 // Identity is the identity that this host's Temporal clients must carry, so that
@@ -91,7 +96,7 @@ func Start(starting context.Context, options Options) (*Workers, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(starting))
 	w := &Workers{options: options, queues: workflows.Queues{Record: options.Record.ID()}, cancel: cancel}
 	w.serving = newServing(parts{
-		named: options.Record.Platforms, needed: w.needed, start: w.serve, spare: spare, logger: options.Logger,
+		named: options.Record.Platforms, needed: w.needed, start: w.serve, rest: w.rest, spare: spare, logger: options.Logger,
 	})
 	activities := w.activities()
 	w.acting = activities
@@ -134,7 +139,7 @@ func (w *Workers) begin(ctx context.Context) (trials []string, err error) {
 		w.learned = time.Now().Add(learning)
 	}
 	w.version = w.deploy(ctx)
-	w.experiments = w.worker(w.queues.Experiment(), worker.Options{})
+	w.experiments = w.worker(w.queues.Experiment(), worker.Options{MaxConcurrentWorkflowTaskPollers: experimentPollers})
 	w.experiments.RegisterWorkflowWithOptions(workflows.Experiment, workflow.RegisterOptions{Name: workflows.ExperimentType})
 	w.serving.begin()
 	return trials, w.experiments.Start()
@@ -224,6 +229,12 @@ func (w *Workers) trials(platform string, whole bool) []worker.Worker {
 	}
 	verbs := worker.Options{DisableWorkflowWorker: true, MaxConcurrentActivityTaskPollers: verbPollers}
 	return []worker.Worker{trials, w.worker(workflows.Verbs(queue), verbs)}
+}
+
+func (w *Workers) rest(resting bool) {
+	if w.options.Rest != nil {
+		w.options.Rest(resting)
+	}
 }
 
 func stopAll(workers []worker.Worker) {
