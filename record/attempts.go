@@ -61,6 +61,19 @@ func (s *Store) OpenAttempts(ctx context.Context, platform string) ([]Attempt, e
 	return s.query(ctx).attempts(" WHERE platform = ? AND (outcome = '' OR drained = 0)", platform)
 }
 
+// OpenByPlatform counts the same attempts, by platform.
+func (s *Store) OpenByPlatform(ctx context.Context) (map[string]int, error) {
+	open := map[string]int{}
+	err := s.query(ctx).each(func(row scanner) error {
+		var platform string
+		var count int
+		err := row.Scan(&platform, &count)
+		open[platform] = count
+		return err
+	}, "SELECT platform, COUNT(*) FROM attempts WHERE outcome = '' OR drained = 0 GROUP BY platform")
+	return open, classify(err)
+}
+
 func (q querier) attempts(where string, args ...any) ([]Attempt, error) {
 	var all []Attempt
 	err := q.each(func(row scanner) error {

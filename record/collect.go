@@ -14,7 +14,7 @@ import (
 // the experiment's log if its attempt is the newest of a trial that has not
 // ended, and its step is beyond what earlier attempts brought there.
 func (s *Store) Collect(ctx context.Context, key trial.Key, records []metrics.Record, cursor string) error {
-	return s.update(ctx, func(t *transaction) error {
+	err := s.update(ctx, func(t *transaction) error {
 		c, err := t.course(key)
 		if err != nil {
 			return err
@@ -30,6 +30,10 @@ func (s *Store) Collect(ctx context.Context, key trial.Key, records []metrics.Re
 		}
 		return t.save(c.experiment)
 	})
+	if err == nil {
+		noteLag(records)
+	}
+	return err
 }
 
 func (t *transaction) saveProgress(a *attemptRow, cursor string) error {

@@ -123,7 +123,10 @@ func (w *writer) gather(first *operation) []*operation {
 }
 
 func (w *writer) commit(batch []*operation) {
+	begun := time.Now()
 	err := w.transact(batch)
+	commitSeconds.Observe(time.Since(begun).Seconds())
+	changes.Add(float64(len(batch)))
 	if err != nil {
 		w.rollBack()
 		err = classify(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/starter/command"
 	"github.com/perennial-ml/perennial/starter/host"
+	"github.com/perennial-ml/perennial/telemetry"
 	"github.com/perennial-ml/perennial/trial"
 	"github.com/perennial-ml/perennial/workflows"
 	"go.temporal.io/sdk/temporal"
@@ -51,9 +52,17 @@ func (d *dashboardServer) start(e *engine, store *record.Store) error {
 	d.at = "http://" + listener.Addr().String()
 	d.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		Handler: door.New(door.Options{Token: token, Port: place.Port, Sessions: place.Sessions, Again: "starter dashboard",
-			Inside: d.count(dashboard.New(e.shown(store)))})}
+			Inside: d.inside(e, store)})}
 	go d.server.Serve(listener) //nolint:errcheck // it always ends with ErrServerClosed
 	return nil
+}
+
+// inside is what is behind the door. Whoever collects metrics is no visitor.
+func (d *dashboardServer) inside(e *engine, store *record.Store) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", d.count(dashboard.New(e.shown(store))))
+	mux.Handle("GET "+telemetry.MetricsPath, telemetry.Metrics(store, command.Version))
+	return mux
 }
 
 func (d *dashboardServer) address() string { return d.at }

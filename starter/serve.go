@@ -18,6 +18,7 @@ import (
 	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/starter/command"
 	"github.com/perennial-ml/perennial/starter/host"
+	"github.com/perennial-ml/perennial/telemetry"
 	"github.com/perennial-ml/perennial/workers"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
@@ -79,6 +80,7 @@ type observation struct {
 	store    *record.Store
 	sections *poller.Sections
 	pages    dashboardServer
+	metrics  monitoring
 }
 
 func (o *observation) begin(log *slog.Logger) error {
@@ -90,6 +92,9 @@ func (o *observation) begin(log *slog.Logger) error {
 		return err
 	}
 	if err := o.pages.start(o.engine, o.store); err != nil {
+		return err
+	}
+	if err := o.metrics.start(os.Getenv(metricsVariable), o.dir, o.store); err != nil {
 		return err
 	}
 	o.sections = poller.Observe(poller.Options{
@@ -129,6 +134,7 @@ func (o *observation) idle(ctx context.Context) (bool, error) {
 
 func (o *observation) end() {
 	o.pages.stop()
+	o.metrics.stop()
 	if o.sections != nil {
 		o.sections.Stop()
 		o.store.Close()
@@ -160,6 +166,10 @@ func (e *engine) work(ctx context.Context, running host.Running, observed *obser
 	options := running.Client
 	options.Identity = workers.Identity(running.Dir.StateID(), running.Nonce)
 	options.Logger = log.NewStructuredLogger(running.Log)
+	options, flush, err := telemetry.Instrument(options, os.Getenv)
+	if err != nil {
+		return nil, err
+	}
 	// It connects when it is first used: workers wait for a Temporal that is away.
 	temporal, err := client.NewLazyClient(options)
 	if err != nil {
@@ -168,13 +178,14 @@ func (e *engine) work(ctx context.Context, running host.Running, observed *obser
 	started, err := workers.Start(ctx, workers.Options{
 		Client: temporal, Namespace: options.Namespace, Record: observed.store, Sections: observed.sections,
 		Environment: e.environment, Variables: e.variables, StateID: running.Dir.StateID(), StateDirectory: e.home, Nonce: running.Nonce, Logger: running.Log,
-		BuildID: e.buildID(), SearchAttributes: e.attributes(),
+		BuildID: e.buildID(), SearchAttributes: e.attributes(), Rest: rest,
 	})
 	if err != nil {
 		temporal.Close()
 		return nil, err
 	}
-	return func() { started.Stop(); temporal.Close() }, nil
+	observed.metrics.working.Store(true)
+	return func() { started.Stop(); temporal.Close(); flush() }, nil
 }
 
 // buildID names this build in a Worker Deployment. The embedded server has one

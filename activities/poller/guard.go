@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"time"
 
 	"github.com/perennial-ml/perennial/metrics"
 	"github.com/perennial-ml/perennial/platforms"
@@ -29,6 +30,7 @@ func Survive(logger *slog.Logger, verb string, call func() error) (err error) {
 // platform inside, see Optional.
 type guarded struct {
 	platforms.Platform
+	name   string
 	logger *slog.Logger
 }
 
@@ -42,9 +44,17 @@ func Optional[T any](platform platforms.Platform) (verbs T, can bool) {
 	return verbs, can
 }
 
+// timed calls a verb, survives it and notes how long it took and how it ended.
+func (g guarded) timed(verb string, call func() error) error {
+	begun := time.Now()
+	err := Survive(g.logger, verb, call)
+	verbSeconds.WithLabelValues(g.name, verb, outcome(err)).Observe(time.Since(begun).Seconds())
+	return err
+}
+
 // Prepare implements platforms.Platform, as the other verbs do.
 func (g guarded) Prepare(ctx context.Context, bundle platforms.Bundle) (made platforms.Workspace, err error) {
-	err = Survive(g.logger, "prepare", func() (err error) {
+	err = g.timed("prepare", func() (err error) {
 		made, err = g.Platform.Prepare(ctx, bundle)
 		return err
 	})
@@ -52,7 +62,7 @@ func (g guarded) Prepare(ctx context.Context, bundle platforms.Bundle) (made pla
 }
 
 func (g guarded) Submit(ctx context.Context, job platforms.Job) (handle platforms.Handle, err error) {
-	err = Survive(g.logger, "submit", func() (err error) {
+	err = g.timed("submit", func() (err error) {
 		handle, err = g.Platform.Submit(ctx, job)
 		return err
 	})
@@ -60,7 +70,7 @@ func (g guarded) Submit(ctx context.Context, job platforms.Job) (handle platform
 }
 
 func (g guarded) Poll(ctx context.Context, questions []platforms.Question) (reports []platforms.Report, err error) {
-	err = Survive(g.logger, "poll", func() (err error) {
+	err = g.timed("poll", func() (err error) {
 		reports, err = g.Platform.Poll(ctx, questions)
 		return err
 	})
@@ -68,7 +78,7 @@ func (g guarded) Poll(ctx context.Context, questions []platforms.Question) (repo
 }
 
 func (g guarded) List(ctx context.Context, keys ...trial.Key) (handles []platforms.Handle, err error) {
-	err = Survive(g.logger, "list", func() (err error) {
+	err = g.timed("list", func() (err error) {
 		handles, err = g.Platform.List(ctx, keys...)
 		return err
 	})
@@ -76,12 +86,12 @@ func (g guarded) List(ctx context.Context, keys ...trial.Key) (handles []platfor
 }
 
 func (g guarded) Cancel(ctx context.Context, handle platforms.Handle, intent trial.Intent) error {
-	return Survive(g.logger, "cancel", func() error { return g.Platform.Cancel(ctx, handle, intent) })
+	return g.timed("cancel", func() error { return g.Platform.Cancel(ctx, handle, intent) })
 }
 
 func (g guarded) Collect(ctx context.Context, handle platforms.Handle, after platforms.Cursor) (records []metrics.Record, next platforms.Cursor, err error) {
 	next = after
-	err = Survive(g.logger, "collect", func() (err error) {
+	err = g.timed("collect", func() (err error) {
 		records, next, err = g.Platform.Collect(ctx, handle, after)
 		return err
 	})

@@ -157,7 +157,7 @@ func (s *Sections) list(ctx context.Context, experiment string) ([]platforms.Sec
 // begin opens a section and observes it.
 func (s *Sections) begin(found platforms.Section) *opened {
 	kind := s.options.Registry[found.Platform]
-	platform := guarded{kind.Open(found), s.options.Logger.With("platform", found.Platform)}
+	platform := guarded{kind.Open(found), found.Platform, s.options.Logger.With("platform", found.Platform)}
 	poller, room := New(platform, kind.Traits, s.options.Record, s.options.Logger), NewRoom()
 	poller.vacated, poller.discovered = room.Vacated, room.Wake
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -173,7 +173,7 @@ func (s *Sections) begin(found platforms.Section) *opened {
 // options. The caller closes it.
 func (s *Sections) Stranger(platform, experiment string) platforms.Platform {
 	opened := s.options.Registry[platform].Open(platforms.Section{Platform: platform, Experiment: experiment})
-	return guarded{opened, s.options.Logger.With("platform", platform)}
+	return guarded{opened, platform, s.options.Logger.With("platform", platform)}
 }
 
 // Retain closes the sections of all experiments but these that nobody has asked for of

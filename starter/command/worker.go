@@ -19,7 +19,8 @@ next one finds them. run starts one in the background where there is none.
   TEMPORAL_API_KEY    and TEMPORAL_TLS, TEMPORAL_TLS_CLIENT_CERT_PATH, …
   TEMPORAL_PROFILE    a profile of ~/.config/temporalio/temporal.toml with the same
   TEMPORAL_UI         the address of its Web UI, for links
-  PERENNIAL_ENCRYPT   true: payloads are encrypted with the keys of "starter keys"`
+  PERENNIAL_ENCRYPT   true: payloads are encrypted with the keys of "starter keys"
+  PERENNIAL_METRICS   host:port to serve /metrics, /healthz and /readyz at`
 
 func (w World) workerCommand() *cobra.Command {
 	var platforms []string

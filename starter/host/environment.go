@@ -17,7 +17,7 @@ var passed = []string{
 }
 
 // passedFamilies are the beginnings of such names.
-var passedFamilies = []string{"PERENNIAL_", "TEMPORAL_", "XDG_", "LC_", "CUDA_", "NVIDIA_"}
+var passedFamilies = []string{"PERENNIAL_", "TEMPORAL_", "XDG_", "LC_", "CUDA_", "NVIDIA_", "OTEL_"}
 
 func environment(caller []string) []string {
 	var kept []string

@@ -68,6 +68,7 @@ var rooms = map[string][]string{
 	"workers/codec":                 {},
 	"embedded":                      {"door", "workers/codec"},
 	"door":                          {},
+	"telemetry":                     {"activities/poller", "record"},
 	"dashboard":                     {"dashboard/views", "experiment", "platforms", "record", "trial", "workflows"},
 	"dashboard/views":               {"experiment", "gpu", "metrics", "platforms", "record", "trial"},
 	"starter":                       {"*"},
@@ -77,7 +78,7 @@ var rooms = map[string][]string{
 var outside = map[string][]string{
 	"go.temporal.io/server":              {"embedded"},
 	"github.com/temporalio/ui-server/":   {"embedded"},
-	"go.temporal.io/sdk":                 {"activities", "workflows", "workers", "embedded", "starter", "testsuite"},
+	"go.temporal.io/sdk":                 {"activities", "workflows", "workers", "embedded", "starter", "telemetry", "testsuite"},
 	"k8s.io/client-go":                   {"platforms/internal/kube"},
 	"github.com/alibabacloud-go/":        {"platforms/dlc"},
 	"github.com/ucloud/":                 {"platforms/uaitrain"},
@@ -85,6 +86,8 @@ var outside = map[string][]string{
 	"github.com/NVIDIA/go-nvml":          {"gpu/nvml"},
 	"github.com/Azure/azure-sdk-for-go/": {"platforms/aml"},
 	"github.com/jackc/pgx/":              {"record"},
+	"github.com/prometheus/":             {"activities/poller", "record", "telemetry"},
+	"go.opentelemetry.io/":               {"telemetry"},
 }
 
 type listed struct {

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/starter/command"
+	"github.com/perennial-ml/perennial/starter/host"
+	"github.com/perennial-ml/perennial/telemetry"
+)
+
+// metricsVariable is where a host serves metrics and health to monitoring, such as
+// 127.0.0.1:9464, or :9464 in a container.
+const metricsVariable = "PERENNIAL_METRICS"
+
+// monitoring serves metrics and health at an address of its own, where one is wanted:
+// the dashboard's address changes, and is on loopback only.
+type monitoring struct {
+	server  *http.Server
+	working atomic.Bool // the workers have begun
+}
+
+// start does nothing without an address.
+func (m *monitoring) start(address string, dir host.Dir, store *record.Store) error {
+	if address == "" {
+		return nil
+	}
+	token, err := dir.Token()
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("$%s: %w", metricsVariable, err)
+	}
+	ready := func(ctx context.Context) error { return m.ready(ctx, store) }
+	m.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10,
+		Handler: telemetry.Handler(telemetry.Metrics(store, command.Version), token, ready)}
+	go m.server.Serve(listener) //nolint:errcheck // it always ends with ErrServerClosed
+	return nil
+}
+
+// ready tells why the host cannot work at present.
+func (m *monitoring) ready(ctx context.Context, store *record.Store) error {
+	if !m.working.Load() {
+		return errors.New("waiting for Temporal")
+	}
+	_, err := store.Active(ctx)
+	return err
+}
+
+// stop may be called without a start.
+func (m *monitoring) stop() {
+	if m.server != nil {
+		m.server.Close()
+	}
+}

@@ -1,0 +1,87 @@
+package endtoend
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// collector is whoever is sent traces, as an OpenTelemetry collector takes them.
+type collector struct {
+	*httptest.Server
+	mu   sync.Mutex
+	came []byte
+}
+
+func startCollector(t *testing.T) *collector {
+	c := &collector{}
+	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if err == nil && r.URL.Path == "/v1/traces" {
+			c.came = append(c.came, body...)
+		}
+		w.Header().Set("Content-Type", "application/x-protobuf")
+	}))
+	t.Cleanup(c.Close)
+	return c
+}
+
+func (c *collector) text() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return string(c.came)
+}
+
+// metrics asks the host's dashboard for them, as Prometheus would.
+func (h *Home) metrics() string {
+	h.t.Helper()
+	token, err := os.ReadFile(filepath.Join(h.Dir, "token"))
+	require.NoError(h.t, err)
+	address, _, _ := strings.Cut(strings.TrimSpace(h.Must("dashboard", "--print")), "/?")
+	request, err := http.NewRequestWithContext(h.t.Context(), http.MethodGet, address+"/metrics", nil)
+	require.NoError(h.t, err)
+	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(h.t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(h.t, err)
+	require.Equal(h.t, http.StatusOK, answer.StatusCode, "%s", text)
+	return string(text)
+}
+
+func TestMonitoringSeesWhatAnExperimentDoesAndIsSentItsTraces(t *testing.T) {
+	t.Parallel()
+	traces := startCollector(t)
+	h := NewHome(t).With("OTEL_EXPORTER_OTLP_ENDPOINT=" + traces.URL)
+	run := h.Follow(h.Experiment(long(2, 2)))
+	id := run.ID()
+	h.AwaitRunning(id, 2)
+	metrics := h.metrics()
+	for _, line := range []string{
+		fmt.Sprintf(`perennial_trials{experiment=%q,name="endtoend",state="RUNNING"} 2`, id),
+		fmt.Sprintf(`perennial_slots{experiment=%q,name="endtoend"} 2`, id),
+		`perennial_attempts_open{platform="local"} 2`,
+		`perennial_platform_seconds_count{outcome="ok",platform="local",verb="submit"} 2`,
+		`perennial_record_commit_seconds_count`, `perennial_metric_lag_seconds_count`, `temporal_request_total{`,
+	} {
+		require.Contains(t, metrics, line)
+	}
+	h.Must("stop", id)
+	require.Equal(t, "STOPPED", run.Finished(Patience).Status)
+	require.NotContains(t, h.metrics(), id, "of ended experiments the record tells")
+	h.Must("serve", "--stop")
+	require.Contains(t, traces.text(), "RunActivity:RunAttempt")
+	require.NotContains(t, traces.text(), `"x"`, "no parameters")
+	h.RequireNothingLeft()
+}
