@@ -31,7 +31,21 @@ type Store struct {
 // of a database of PostgreSQL's, makes it where there is none, and brings an older
 // format up to date. Of a file, only one process at a time may have it open so. It
 // returns ErrNewer, ErrDamaged, ErrFull or ErrUnreachable where that is what is wrong.
-func Open(location string) (*Store, error) {
+func Open(location string) (*Store, error) { return unmoved(openAny(location)) }
+
+// unmoved gives a store out unless what it holds is on its way elsewhere.
+func unmoved(s *Store, err error) (*Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	if err := s.usable(); err != nil {
+		return nil, errors.Join(fmt.Errorf("the record %s: %w", Redacted(s.location), err), s.Close())
+	}
+	return s, nil
+}
+
+// openAny opens a record also where it is on its way.
+func openAny(location string) (*Store, error) {
 	if InPostgres(location) {
 		return openPostgres(location)
 	}
@@ -47,13 +61,13 @@ func Open(location string) (*Store, error) {
 // ErrNotFound. Methods that change the record return an error.
 func OpenReadOnly(location string) (*Store, error) {
 	if InPostgres(location) {
-		return openPostgresReadOnly(location)
+		return unmoved(openPostgresReadOnly(location))
 	}
 	s, err := openReadOnly(location)
 	if err != nil {
 		return nil, explain(location, err)
 	}
-	return s, nil
+	return unmoved(s, nil)
 }
 
 // InPostgres tells whether a location is a database of PostgreSQL's.

@@ -112,11 +112,11 @@ func (o *observation) open(log *slog.Logger) error {
 	if o.store, err = record.Open(o.record.Location); err != nil {
 		return err
 	}
-	machine, err := os.Hostname()
+	machine, err := machineName()
 	if err != nil {
 		return err
 	}
-	err = o.store.Lead(context.Background(), o.dir.StateID(), fmt.Sprintf("%s, process %d", machine, os.Getpid()), func(lost error) {
+	err = o.store.Lead(context.Background(), o.dir.StateID(), machine, func(lost error) {
 		log.Error("host ends", "error", lost)
 		o.replaced(lost)
 	})

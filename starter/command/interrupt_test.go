@@ -51,6 +51,10 @@ func (d deaf) Try(context.Context, experiment.Platform) ([]platforms.HostState, 
 	d.hang()
 	return nil, nil
 }
+func (d deaf) MoveRecord(context.Context, string, string, func(string, int)) error {
+	d.hang()
+	return nil
+}
 func (d deaf) Rights(context.Context, experiment.Platform) (string, error) {
 	d.hang()
 	return "", nil
@@ -81,7 +85,7 @@ func TestEveryCommandEndsOnceItIsInterruptedWhateverItWaitsFor(t *testing.T) {
 	space := filepath.Join(t.TempDir(), "space.json")
 	require.NoError(t, os.WriteFile(space, []byte(`{"x": {"_type": "uniform", "_value": [0, 1]}}`), 0o600))
 	arguments := map[string][]string{"run": {file}, "validate": {file}, "doctor": {file}, "logs": {"0", "--follow"}, "kill": {"0"}, "worker": {"--platform", "local"},
-		"completion": {"bash"}, "trials add": {"-"}, "tuner": {"TPE"}, "init": {filepath.Join(t.TempDir(), "first")}, "keys": {"--rotate"},
+		"completion": {"bash"}, "trials add": {"-"}, "tuner": {"TPE"}, "init": {filepath.Join(t.TempDir(), "first")}, "keys": {"--rotate"}, "record move": {"file", "${env:DATABASE}"},
 		"update concurrency": {"8"}, "update max-trials": {"8"}, "update max-duration": {"8"}, "update search-space": {space}}
 	s := newStage(t)
 	for _, args := range leaves(s.World.root(), arguments) {

@@ -127,6 +127,8 @@ func (e *engine) die() {
 var aHost = Host{PID: 4711, Version: "v1.0.0", Address: "127.0.0.1:40001", Namespace: "perennial",
 	WebUI: "http://127.0.0.1:40002", Dashboard: "http://127.0.0.1:40003", TokenFile: "/state/token", Log: "/state/log/host.log"}
 
+func (e *engine) MoveRecord(context.Context, string, string, func(string, int)) error { return nil }
+
 func (e *engine) Check() error { return errors.Join(e.unfit, os.MkdirAll(e.home, 0o700)) }
 
 func (e *engine) Find(context.Context) (Host, error) {

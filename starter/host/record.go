@@ -55,14 +55,14 @@ func FindRecord(home string, lookupEnv func(string) (string, bool)) (Record, err
 	}
 	switch {
 	case r.Given != "":
-		r.Location, err = resolveRecord(r.Given, lookupEnv)
+		r.Location, err = ResolveRecord(r.Given, lookupEnv)
 	case r.kept == nil:
 		r.Location = RecordFile(home)
 	case r.kept.Secret:
 		err = fmt.Errorf("the record of this state directory is %s, and its password is not here: set %s as it was when that host was started",
 			r.kept.Location, RecordVariable)
 	default:
-		r.Location, err = resolveRecord(r.kept.Location, lookupEnv)
+		r.Location, err = ResolveRecord(r.kept.Location, lookupEnv)
 	}
 	if err != nil {
 		return r, err
@@ -77,10 +77,7 @@ func (r Record) same(lookupEnv func(string) (string, bool)) error {
 		there = RecordFile(r.home)
 	}
 	if r.kept != nil {
-		there = record.Redacted(r.kept.Location)
-		if location, err := resolveRecord(r.kept.Location, lookupEnv); err == nil {
-			there = record.Redacted(location)
-		}
+		there = r.kept.shown(lookupEnv)
 	}
 	if here := record.Redacted(r.Location); there != "" && here != there {
 		return fmt.Errorf("the record of this state directory is %s, and %s is meant: \"starter record move\" carries one over, "+
@@ -89,8 +86,24 @@ func (r Record) same(lookupEnv func(string) (string, bool)) error {
 	return nil
 }
 
-// resolveRecord follows a reference and accepts nothing but an address.
-func resolveRecord(given string, lookupEnv func(string) (string, bool)) (string, error) {
+// KeptRecord is where the record of a state directory is, as it may be shown.
+func KeptRecord(home string, lookupEnv func(string) (string, bool)) (string, error) {
+	kept, err := readKeptRecord(home)
+	if err != nil || kept == nil {
+		return RecordFile(home), err
+	}
+	return kept.shown(lookupEnv), nil
+}
+
+func (k keptRecord) shown(lookupEnv func(string) (string, bool)) string {
+	if location, err := ResolveRecord(k.Location, lookupEnv); err == nil {
+		return record.Redacted(location)
+	}
+	return record.Redacted(k.Location)
+}
+
+// ResolveRecord makes a location of what RecordVariable may say.
+func ResolveRecord(given string, lookupEnv func(string) (string, bool)) (string, error) {
 	location := given
 	if reference, is := experiment.ParseReference(given); is {
 		var err error

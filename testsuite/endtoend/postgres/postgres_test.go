@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,10 +27,11 @@ func recorded(t *testing.T, server *postgreslab.Server, database string) *endtoe
 }
 
 func TestAnExperimentLosesNothingWhileItsRecordCrashesAndItsHostIsKilled(t *testing.T) {
+	t.Parallel()
 	server := postgreslab.New(t)
 	h := recorded(t, server, "perennial")
 	run := h.Follow(h.Experiment(plan))
-	h.Await("trials that run", func() bool { return len(h.Ledger()) == plan.Concurrency })
+	h.Await("trials that run", func() bool { return len(h.Ledger()) >= plan.Concurrency })
 
 	require.NoError(t, server.Crash())
 	refused := h.Run("ls")
@@ -73,6 +75,7 @@ func requireUntold(t *testing.T, h *endtoend.Home) {
 }
 
 func TestAHomeKnowsWhereItsRecordIsAndTakesNoOther(t *testing.T) {
+	t.Parallel()
 	server := postgreslab.New(t)
 	h := recorded(t, server, "one")
 	h.Serve()
@@ -101,4 +104,33 @@ func TestAHomeKnowsWhereItsRecordIsAndTakesNoOther(t *testing.T) {
 
 	refused := endtoend.NewHome(t).With("PERENNIAL_RECORD="+server.URL("two")).Run("serve", "--detach")
 	require.Contains(t, refused.Stderr, "works on this record")
+}
+
+func TestARecordThatIsMovedWhileTrialsRunGoesOnWhereItIs(t *testing.T) {
+	t.Parallel()
+	server := postgreslab.New(t)
+	require.NoError(t, server.Create("moved"))
+	h := endtoend.NewHome(t)
+	there := "${file:" + h.Write("address", server.URL("moved")) + "}"
+	run := h.Follow(h.Experiment(plan))
+	h.Await("trials that run", func() bool { return len(h.Ledger()) >= plan.Concurrency })
+	refused := h.Run("record", "move", "file", there)
+	require.Equal(t, 2, refused.Code)
+	require.Contains(t, refused.Stderr, "already serves")
+	require.Contains(t, h.Run("record", "move", "file", server.URL("moved")).Stderr, "can read a password on a command line")
+
+	run.Signal(syscall.SIGINT)
+	run.Wait(endtoend.Patience)
+	h.Must("serve", "--stop")
+	h.Must("record", "move", "file", there)
+	require.NoFileExists(t, filepath.Join(h.Dir, "record.sqlite"))
+	h.Must("serve", "--detach")
+	h.Await("an end on record", func() bool { return h.Show(run.ID()).Trials["SUCCEEDED"] > 0 })
+
+	h.Must("serve", "--stop")
+	h.Must("record", "move", there, "file")
+	require.FileExists(t, filepath.Join(h.Dir, "record.sqlite"))
+	h.Must("serve", "--detach")
+	h.Await("the end", func() bool { return h.Show(run.ID()).Status == "DONE" })
+	h.RequireExactlyOnce(run.ID(), plan.Trials, nil)
 }
