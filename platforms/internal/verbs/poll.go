@@ -226,7 +226,7 @@ func (l *look) hear(told Report) error {
 func (r Report) wrongRecords() string {
 	for i, record := range r.Records {
 		switch {
-		case record.Kind != metrics.Periodical && record.Kind != metrics.Final:
+		case record.Kind != metrics.Periodical && record.Kind != metrics.Final && record.Kind != metrics.Unreadable:
 			return fmt.Sprintf("its platform reports a record of kind %.40q: PERIODICAL and FINAL are known", record.Kind)
 		case record.Number < 1 || record.Number != r.Records[0].Number+int64(i):
 			return fmt.Sprintf("its platform reports a record with the number %d as the %d. of an answer: they are numbered from 1, without gaps", record.Number, i+1)
