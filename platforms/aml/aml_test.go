@@ -178,6 +178,13 @@ echo 'perennial: final {"default": 4, "loss (%)": 0.25}'`)
 	require.Len(t, o.Reported(handle), 363, "here all is")
 }
 
+func TestALineThatIsNoMetricEndsLikeAnyOther(t *testing.T) {
+	o := open(t, nil)
+	handle := o.Start(1, "echo perennial: final five; echo perennial: final 5")
+	o.Await(handle, platformtest.Succeeded)
+	require.Equal(t, []string{"UNREADABLE perennial: final five", "FINAL 5"}, o.Reported(handle))
+}
+
 func TestAStudioThatTakesNoMetricsKeepsNothingWaiting(t *testing.T) {
 	o := open(t, nil)
 	azure.Have(servicelab.Fault{Of: "show", Status: 500})
@@ -241,4 +248,22 @@ func TestALoginThatNobodyAnswersIsNotDenied(t *testing.T) {
 	_, err := o.Submit(t.Context(), o.Job(1, "true"))
 	require.Equal(t, platforms.Transient, platforms.CodeOf(err), "%v", err)
 	require.NotContains(t, err.Error(), amllab.ClientSecret)
+}
+
+func TestManyTrialsCostFewCallsOfTheResourceManager(t *testing.T) {
+	o, number := open(t, nil), platformtest.Many(t, 60)
+	before := azure.AllCalls()
+	azure.Allow("submit", 200+60*10, time.Minute) // what Resource Manager has of writes and of reads, at once and again each second
+	azure.Allow("find", 250+60*25, time.Minute)
+	defer azure.Unlimited()
+	o.RunMany(number, 20, "sleep 2.5; echo perennial: final 1", platformtest.Tick)
+	calls := azure.AllCalls()
+	for sort := range calls {
+		calls[sort] -= before[sort]
+	}
+	t.Logf("calls: %v", calls)
+	require.Zero(t, azure.Refused())
+	require.Equal(t, number, calls["submit"])
+	require.Equal(t, number, calls["find"], "whether there is one")
+	require.LessOrEqual(t, calls["asset"], number+5, "whether the code is there")
 }

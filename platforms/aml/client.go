@@ -43,6 +43,8 @@ type client struct {
 	codes        *ml.CodeVersionsClient
 	environments *ml.EnvironmentVersionsClient
 	computes     *ml.ComputeClient
+	// made is the id of the image's environment, once there is one.
+	made atomic.Pointer[string]
 }
 
 // sender sends all requests, and notes where Azure took no token: one that has not
@@ -80,7 +82,8 @@ func newClient(s settings, by *http.Client) (*client, error) {
 		return nil, err
 	}
 	return &client{
-		s, sending, credential, factory.NewJobsClient(), factory.NewCodeVersionsClient(), factory.NewEnvironmentVersionsClient(), factory.NewComputeClient(),
+		settings: s, http: sending, credential: credential, jobs: factory.NewJobsClient(), codes: factory.NewCodeVersionsClient(),
+		environments: factory.NewEnvironmentVersionsClient(), computes: factory.NewComputeClient(),
 	}, nil
 }
 
@@ -251,8 +254,18 @@ func (c *client) put(ctx context.Context, place url.URL, name string, content []
 	return nil
 }
 
-// environment is an image as a workspace has it.
+// environment is the image as the workspace has it.
 func (c *client) environment(ctx context.Context) (id string, err error) {
+	if known := c.made.Load(); known != nil {
+		return *known, nil
+	}
+	if id, err = c.makeEnvironment(ctx); err == nil {
+		c.made.Store(&id)
+	}
+	return id, err
+}
+
+func (c *client) makeEnvironment(ctx context.Context) (id string, err error) {
 	name := "perennial-" + digest([]byte(c.Image))[:20]
 	found, err := c.environments.Get(ctx, c.Group, c.Workspace, name, assetVersion, nil)
 	if err == nil {

@@ -27,7 +27,7 @@ func newJournal(key trial.Key, after int64) *journal {
 	return &journal{reader: stream.NewReader(key, after), from: after}
 }
 
-// read takes what the log has gained.
+// read takes what the log has gained. What is shorter than was asked for was the last.
 func (j *journal) read(more func(from int64) ([]byte, error)) error {
 	for {
 		content, err := more(j.offset)
@@ -36,6 +36,9 @@ func (j *journal) read(more func(from int64) ([]byte, error)) error {
 		}
 		j.offset += int64(len(content))
 		j.add(j.reader.Feed(content))
+		if len(content) < chunk {
+			return nil
+		}
 	}
 }
 

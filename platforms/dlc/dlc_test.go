@@ -31,8 +31,10 @@ func keys(service *dlclab.Service, more map[string]any) map[string]any {
 	}, more)
 }
 
+const interval = 50 * time.Millisecond
+
 func kind(state string) platforms.Kind {
-	return dlc.New(dlc.Options{StateDirectory: state, Runner: runner, Interval: 50 * time.Millisecond})
+	return dlc.New(dlc.Options{StateDirectory: state, Runner: runner, Interval: interval})
 }
 
 func TestConformance(t *testing.T) {
@@ -201,4 +203,15 @@ func TestJobsGoWithTheirExperimentUnlessTheyAreKept(t *testing.T) {
 		require.NoError(t, o.Platform.(platforms.WithCleanup).CleanUp(t.Context()))
 		require.Equal(t, keep, len(o.States()) == 1)
 	}
+}
+
+func TestManyTrialsCostFewCallsNoneOfWhichIsRefused(t *testing.T) {
+	t.Parallel()
+	o, number := open(t, nil), platformtest.Many(t, 60)
+	began := time.Now()
+	o.RunMany(number, 20, "echo perennial: final 1", platformtest.Tick)
+	t.Logf("calls: %v", o.AllCalls())
+	require.Equal(t, number, o.Calls("CreateJob"))
+	polls := int(time.Since(began)/interval) + 1
+	require.LessOrEqual(t, o.Calls("ListJobs"), number+2*polls, "one before a job is made, and one for all of them")
 }

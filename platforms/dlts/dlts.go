@@ -49,6 +49,7 @@ type platform struct {
 	*verbs.Platform
 	*kind
 	section platforms.Section
+	gpus    sync.Map // kinds of them, by team, cluster and what the section says
 	lasts   sync.Map // last lines of jobs' logs, by ids
 }
 
@@ -115,11 +116,24 @@ func idOf(name string) string { return uuid.NewSHA1(space, []byte(name)).String(
 
 // Start implements jobs.Service, as do all that follow.
 func (c cluster) Start(ctx context.Context, name string, command []string, gpus *int) error {
-	kind, err := c.gpuType(ctx)
+	kind, err := c.usualGPUs(ctx)
 	if err != nil {
 		return err
 	}
 	return c.submit(ctx, idOf(name), c.request(name, kind, command, gpus))
+}
+
+// usualGPUs asks for the team's kind of GPUs once.
+func (c cluster) usualGPUs(ctx context.Context) (string, error) {
+	of := c.Team + " " + c.cluster() + " " + c.GPUType
+	if known, found := c.gpus.Load(of); found {
+		return known.(string), nil
+	}
+	name, err := c.gpuType(ctx)
+	if err == nil {
+		c.gpus.Store(of, name)
+	}
+	return name, err
 }
 
 func (c cluster) States(ctx context.Context, names []string) ([]jobs.State, error) {

@@ -168,3 +168,12 @@ func TestTryTellsOfTheTeamAndThePassword(t *testing.T) {
 	o.Renew()
 	require.Contains(t, o.Problems()[0], "renew the password")
 }
+
+func TestManyTrialsCostFewCalls(t *testing.T) {
+	t.Parallel()
+	o, number := open(t, nil), platformtest.Many(t, 60)
+	o.RunMany(number, 20, "echo perennial: final 1", platformtest.Tick)
+	t.Logf("calls: %v", o.AllCalls())
+	require.Equal(t, number, o.Calls("submit"))
+	require.Equal(t, 1, o.Calls("team"))
+}

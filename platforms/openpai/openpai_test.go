@@ -183,7 +183,7 @@ func TestMoreTrialsThanAnHourTakesMeetNoRefusalForTheyWaitBefore(t *testing.T) {
 		require.ErrorContains(t, err, "OpenPAI takes 60 submissions an hour from one user; the next one at")
 		w.pass(platforms.AfterOf(err))
 	}
-	require.Zero(t, w.Calls("refused"))
+	require.Zero(t, w.Refused())
 	require.Equal(t, trials, w.Calls("submit"))
 	require.GreaterOrEqual(t, w.passed, 2*time.Hour)
 	require.Equal(t, 2, waits, "one in each hour")
@@ -203,7 +203,7 @@ func TestListsOfAllExperimentsOfAUserStayBelowTheLimit(t *testing.T) {
 			w.pass(platforms.AfterOf(err))
 		}
 	}
-	require.Zero(t, w.Calls("refused"))
+	require.Zero(t, w.Refused())
 	require.Positive(t, w.Calls("list"))
 }
 

@@ -54,7 +54,7 @@ func TestOneEnvironmentTakesTrialAfterTrialAndEndsWithItsExperiment(t *testing.T
 		require.Len(t, report.Journal.Records, 2)
 	}
 	require.Equal(t, 1, w.Calls("submit"), "20 trials, one job")
-	require.Zero(t, w.Calls("refused"))
+	require.Zero(t, w.Refused())
 	w.cleanUp()
 	handle := w.begin(w.job(99, platformtest.Behaviour{Final: &final}))
 	require.Equal(t, 0, w.becomes(handle, platforms.Exited).Exit.Code, "an experiment that is resumed has another")
@@ -151,23 +151,9 @@ func TestAStorageThatIsNotThereFailsTheTrialAndNotSilently(t *testing.T) {
 func TestHundredsOfTrialsInEnvironmentsNeverMeetALimit(t *testing.T) {
 	t.Parallel()
 	w := reusing(t)
-	const trials, concurrency = 200, 10
-	final, running := 0.5, []platforms.Handle{}
-	for next := 0; next < trials || len(running) > 0; w.pass(5 * time.Second) { // as often as jobs are listed
-		for ; len(running) < concurrency && next < trials; next++ {
-			running = append(running, w.begin(w.job(next, platformtest.Behaviour{Final: &final})))
-		}
-		reports, err := w.Poll(t.Context(), platforms.Ask(running...))
-		require.NoError(t, err)
-		var still []platforms.Handle
-		for i, report := range reports {
-			if report.Phase != platforms.Exited {
-				still = append(still, running[i])
-			}
-		}
-		running = still
-	}
-	require.Zero(t, w.Calls("refused"))
+	w.RunMany(platformtest.Many(t, 200), 10, "echo perennial: final 0.5", func() { w.pass(5 * time.Second) }) // as often as jobs are listed
+	require.Zero(t, w.Refused())
 	require.Less(t, w.Calls("submit"), 60, "that is what an hour takes")
+	t.Logf("calls: %v", w.AllCalls())
 	w.cleanUp()
 }

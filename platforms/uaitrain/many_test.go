@@ -1,8 +1,6 @@
 package uaitrain_test
 
 import (
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -10,17 +8,8 @@ import (
 
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/platforms/uaitrain"
+	"github.com/perennial-ml/perennial/testsuite/platformtest"
 )
-
-// many is how many trials are run one after another; by hand there may be a thousand.
-func many(t *testing.T) int {
-	number, err := strconv.Atoi(os.Getenv("PERENNIAL_UAITRAIN_TRIALS"))
-	if os.Getenv("PERENNIAL_UAITRAIN_TRIALS") == "" {
-		return 60
-	}
-	require.NoError(t, err)
-	return number
-}
 
 func TestManyTrialsCostFewCallsNoneOfWhichIsRefused(t *testing.T) {
 	t.Parallel()
@@ -30,33 +19,8 @@ func TestManyTrialsCostFewCallsNoneOfWhichIsRefused(t *testing.T) {
 	o.Platform = o.By(func(state string) platforms.Kind {
 		return uaitrain.New(uaitrain.Options{StateDirectory: state, Runner: runner, Interval: 2 * time.Second, CallsAMinute: callsAMinute})
 	})
-	number, submitted, ended := many(t), 0, 0
-	var running []platforms.Handle
-	for range time.Tick(20 * time.Millisecond) {
-		if ended == number {
-			break
-		}
-		for submitted < number && len(running) < atOnce {
-			handle, err := o.Submit(t.Context(), o.Job(submitted, "echo 'perennial: final 1'"))
-			if platforms.NoRoom(err) {
-				break
-			}
-			require.NoError(t, err)
-			running, submitted = append(running, handle), submitted+1
-		}
-		reports, err := o.Poll(t.Context(), platforms.Ask(running...))
-		require.NoError(t, err, "polls are never crowded out by submissions")
-		var left []platforms.Handle
-		for i, report := range reports {
-			if !report.Phase.Definite() {
-				left = append(left, running[i])
-				continue
-			}
-			require.Equal(t, platforms.Exited, report.Phase, report.Reason.Text)
-			ended++
-		}
-		running = left
-	}
+	number := platformtest.Many(t, 60)
+	o.RunMany(number, atOnce, "echo 'perennial: final 1'", platformtest.Tick)
 	require.Zero(t, o.Refused())
 	require.Equal(t, number, o.Calls("CreateUAITrainJob"))
 	t.Logf("%d trials: %d lists, %d lookups", number, o.Calls("GetUAITrainJobList"), o.Calls("GetUAITrainAvailableResource"))

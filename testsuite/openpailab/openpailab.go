@@ -28,7 +28,7 @@ const (
 )
 
 // Cluster is a cluster that goes with its test. Calls are of the sorts "submit", "list",
-// "find", "stop" and "login", and "refused" beside that if a limit refused one.
+// "find", "stop" and "login".
 type Cluster struct {
 	servicelab.Faults
 	URL string
@@ -48,16 +48,9 @@ type Cluster struct {
 	now    func() time.Time
 	tokens map[string]time.Time // when they expire; zero: never
 	jobs   []*job
-	times  map[string][]time.Time
-	limits map[string]limit
 	logins int
 	stale  []view // what lists show instead of what is
 	frozen bool
-}
-
-type limit struct {
-	calls int
-	span  time.Duration
 }
 
 type job struct {
@@ -74,9 +67,10 @@ func New(t testing.TB) *Cluster {
 	require.NoError(t, err)
 	c := &Cluster{
 		Here: filepath.Join(directory, "here"), There: filepath.Join(directory, "there"), t: t, now: time.Now,
-		tokens: map[string]time.Time{Token: {}}, times: map[string][]time.Time{},
-		limits: map[string]limit{"submit": {60, time.Hour}, "list": {60, time.Minute}},
+		tokens: map[string]time.Time{Token: {}},
 	}
+	c.Allow("submit", 60, time.Hour)
+	c.Allow("list", 60, time.Minute)
 	require.NoError(t, os.Mkdir(c.Here, 0o755))
 	require.NoError(t, os.Symlink(c.Here, c.There))
 	c.server = httptest.NewServer(http.HandlerFunc(c.serve))
@@ -92,16 +86,10 @@ func New(t testing.TB) *Cluster {
 
 // At has the cluster's limits and tokens go by another clock.
 func (c *Cluster) At(now func() time.Time) {
+	c.By(now)
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.now = now
-}
-
-// Unlimited lifts the limits of calls.
-func (c *Cluster) Unlimited() {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	clear(c.limits)
 }
 
 // Revoke has all tokens refused from now on, and one accepted instead.

@@ -29,24 +29,12 @@ func (c *Cluster) serve(w http.ResponseWriter, r *http.Request) {
 	path := strings.TrimPrefix(r.URL.Path, root)
 	sort := sortOf(r.Method, path)
 	body, _ := io.ReadAll(r.Body)
-	if wait := c.count(sort); wait > 0 {
-		c.Meet("refused", w, func(w http.ResponseWriter) { refuseHTML(w, strconv.Itoa(int(wait.Seconds()))) })
-		return
-	}
 	c.Meet(sort, w, func(w http.ResponseWriter) {
 		told := c.handle(sort, path, r, body)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(told.status)
 		_ = json.NewEncoder(w).Encode(told.body)
 	})
-}
-
-// refuseHTML refuses as the real server's limit of calls does.
-func refuseHTML(w http.ResponseWriter, after string) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Retry-After", after)
-	w.WriteHeader(http.StatusTooManyRequests)
-	_, _ = io.WriteString(w, "<html><body>Too many requests, please try again later.</body></html>")
 }
 
 func sortOf(method, path string) string {
@@ -63,29 +51,6 @@ func sortOf(method, path string) string {
 		return "find"
 	}
 	return "other"
-}
-
-// count counts a call and returns how long one that is over its limit has to wait.
-// Those that fail count, too.
-func (c *Cluster) count(sort string) time.Duration {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	limit, limited := c.limits[sort]
-	if !limited {
-		return 0
-	}
-	now, kept := c.now(), c.times[sort][:0]
-	for _, at := range c.times[sort] {
-		if now.Sub(at) < limit.span {
-			kept = append(kept, at)
-		}
-	}
-	c.times[sort] = kept
-	if len(kept) >= limit.calls {
-		return limit.span
-	}
-	c.times[sort] = append(kept, now)
-	return 0
 }
 
 func (c *Cluster) handle(sort, path string, r *http.Request, body []byte) answer {

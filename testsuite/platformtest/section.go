@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -206,6 +207,50 @@ func (o *Opened) Problems() (texts []string) {
 	}
 	return texts
 }
+
+// Many is how many trials tests run that are to show what many cost: a few, or as many as
+// PERENNIAL_MANY_TRIALS says.
+func Many(t *testing.T, few int) int {
+	text, set := os.LookupEnv("PERENNIAL_MANY_TRIALS")
+	if !set {
+		return few
+	}
+	number, err := strconv.Atoi(text)
+	require.NoError(t, err)
+	return number
+}
+
+// RunMany runs trials with a command, so many at once, as the poller does it: the
+// platform is asked again and again, and what it has no room for waits.
+func (o *Opened) RunMany(number, atOnce int, command string, tick func()) {
+	submitted, running := 0, []platforms.Handle{}
+	for ended := 0; ended < number; tick() {
+		for submitted < number && len(running) < atOnce {
+			handle, err := o.Submit(o.t.Context(), o.Job(submitted, command))
+			if platforms.NoRoom(err) {
+				break
+			}
+			require.NoError(o.t, err)
+			running, submitted = append(running, handle), submitted+1
+		}
+		reports, err := o.Poll(o.t.Context(), platforms.Ask(running...))
+		require.NoError(o.t, err)
+		var left []platforms.Handle
+		for i, report := range reports {
+			if !Over(report) {
+				left = append(left, running[i])
+				continue
+			}
+			require.Equal(o.t, platforms.Exited, report.Phase, report.Reason.Text)
+			require.Zero(o.t, report.Exit.Code)
+			ended++
+		}
+		running = left
+	}
+}
+
+// Tick is what the poller waits between two polls, here.
+func Tick() { time.Sleep(20 * time.Millisecond) }
 
 // Succeeded, Running and Over are what Await is often asked for.
 func Succeeded(report platforms.Report) bool {

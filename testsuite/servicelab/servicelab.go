@@ -6,10 +6,14 @@ package servicelab
 import (
 	"crypto/tls"
 	"io"
+	"maps"
+	"math"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,11 +32,73 @@ type Fault struct {
 	Slow       time.Duration
 }
 
-// Faults are those that calls are still to meet. It is safe for concurrent use.
+// Faults are those that calls are still to meet, and the limits of calls. It is safe for
+// concurrent use.
 type Faults struct {
-	mutex sync.Mutex
-	left  []*Fault
-	calls map[string]int
+	mutex   sync.Mutex
+	now     func() time.Time // nil: time.Now
+	left    []*Fault
+	calls   map[string]int
+	limits  map[string]limit
+	refused int
+}
+
+// limit is how many calls of a sort are taken in any span of time.
+type limit struct {
+	calls int
+	span  time.Duration
+	taken []time.Time
+}
+
+// By has limits go by another clock.
+func (f *Faults) By(now func() time.Time) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.now = now
+}
+
+// Allow has no more calls of a sort taken in any span of time, those that fail too. Others
+// are refused with a page, and told to come back after the span.
+func (f *Faults) Allow(sort string, calls int, span time.Duration) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	if f.limits == nil {
+		f.limits = map[string]limit{}
+	}
+	f.limits[sort] = limit{calls: calls, span: span}
+}
+
+// Unlimited lifts the limits of calls.
+func (f *Faults) Unlimited() {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	clear(f.limits)
+}
+
+// Refused is how many calls a limit refused.
+func (f *Faults) Refused() int {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	return f.refused
+}
+
+// exceeds tells whether a call is above its limit, and how long that span is.
+func (f *Faults) exceeds(sort string) (time.Duration, bool) {
+	limit, limited := f.limits[sort]
+	if !limited {
+		return 0, false
+	}
+	now := time.Now()
+	if f.now != nil {
+		now = f.now()
+	}
+	limit.taken = slices.DeleteFunc(limit.taken, func(at time.Time) bool { return now.Sub(at) >= limit.span })
+	full := len(limit.taken) >= limit.calls
+	if !full {
+		limit.taken = append(limit.taken, now)
+	}
+	f.limits[sort] = limit
+	return limit.span, full
 }
 
 // Have adds faults, which the next calls of their sort meet, each one.
@@ -45,10 +111,13 @@ func (f *Faults) Have(faults ...Fault) {
 }
 
 // Calls is how many calls of a sort there were.
-func (f *Faults) Calls(sort string) int {
+func (f *Faults) Calls(sort string) int { return f.AllCalls()[sort] }
+
+// AllCalls is how many calls there were, by their sort.
+func (f *Faults) AllCalls() map[string]int {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	return f.calls[sort]
+	return maps.Clone(f.calls)
 }
 
 // Meet counts a call and answers it: by the fault that it meets, or as handle does.
@@ -73,6 +142,10 @@ func (f *Faults) next(sort string) Fault {
 		f.calls = map[string]int{}
 	}
 	f.calls[sort]++
+	if span, full := f.exceeds(sort); full {
+		f.refused++
+		return Fault{Status: http.StatusTooManyRequests, HTML: true, RetryAfter: strconv.Itoa(int(math.Ceil(span.Seconds())))}
+	}
 	for i, fault := range f.left {
 		if fault.Of == "" || fault.Of == sort {
 			f.left = append(f.left[:i:i], f.left[i+1:]...)
@@ -89,7 +162,7 @@ func (f Fault) answer(w http.ResponseWriter) {
 	text, kind := f.Code, "text/plain"
 	switch {
 	case f.HTML:
-		text, kind = "<html><body>Bad Gateway</body></html>", "text/html"
+		text, kind = "<html><body>Something is wrong, please try again later.</body></html>", "text/html"
 	case strings.HasPrefix(text, "{"):
 		kind = "application/json"
 	}

@@ -73,7 +73,7 @@ func (w *world) done(run *endtoend.Following, trials int, killed map[string]bool
 	require.Equal(w.t, "DONE", run.Finished(3*endtoend.Patience).Status)
 	w.RequireExactlyOnce(run.ID(), trials, killed)
 	w.Await("the end of all jobs", func() bool { return w.Alive() == 0 })
-	require.Zero(w.t, w.Calls("refused"), "no call that a limit forbids")
+	require.Zero(w.t, w.Refused(), "no call that a limit forbids")
 }
 
 func TestTrialsInEnvironmentsOutliveTheHostAndAnEnvironmentAndARevokedToken(t *testing.T) {
