@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -50,8 +51,8 @@ type commandInput struct {
 	Experiment string `path:"experiment" maxLength:"20" doc:"its id"`
 	Key        string `header:"Idempotency-Key" maxLength:"80" pattern:"^[A-Za-z0-9_-]*$" doc:"the caller's own, and new for each wish: sent again, it is the same wish"`
 	Body       struct {
-		Name  string          `json:"name" enum:"pause,resume,stop,early-stop,set-concurrency,set-max-trials,set-max-duration,add-trial"`
-		Value json.RawMessage `json:"value,omitempty" doc:"a number for limits (of a duration: seconds, 0 for none), the parameters of a trial as an object"`
+		Name  string          `json:"name" enum:"pause,resume,stop,early-stop,set-concurrency,set-max-trials,set-max-duration,add-trial,remove"`
+		Value json.RawMessage `json:"value,omitempty" doc:"a number for limits (of a duration: seconds, 0 for none), the parameters of a trial as an object; of remove: {\"leaveRemote\": true} gives up what cannot be reached"`
 		Force bool            `json:"force,omitempty" doc:"add a trial whose parameters do not lie in the search space"`
 	}
 }
@@ -96,6 +97,10 @@ func sensible(e record.Experiment, wish trial.Command, force bool) error {
 		if e.Status == record.Done || e.Status == record.Stopped {
 			return huma.Error409Conflict(fmt.Sprintf("experiment %s is %s already", e.ID, e.Status))
 		}
+	case trial.Remove:
+		if e.Status.Active() {
+			return huma.Error409Conflict(fmt.Sprintf("experiment %s is %s: stop it first", e.ID, e.Status))
+		}
 	case trial.AddTrial:
 		var config experiment.Experiment
 		if err := json.Unmarshal(e.Config, &config); err != nil || force {
@@ -118,8 +123,11 @@ func asTyped(id string, wish trial.Command) string {
 	case trial.AddTrial:
 		return fmt.Sprintf("starter trials add %s '%s'", id, strings.ReplaceAll(string(wish.Value), "'", `'\''`))
 	}
-	return "starter " + wish.Name + " " + id
+	return "starter " + cmp.Or(typedNames[wish.Name], wish.Name) + " " + id
 }
+
+// typedNames are the commands of a terminal that are called otherwise than on record.
+var typedNames = map[string]string{trial.Remove: "rm"}
 
 type endInput struct {
 	Experiment string `path:"experiment" maxLength:"20" doc:"its id"`

@@ -90,6 +90,7 @@ func (s *server) register(api huma.API) {
 	huma.Register(api, get("get-results", "/experiments/{experiment}/results", "Every trial in columns: state, metric, times, parameters"), s.results)
 	huma.Register(api, get("get-curves", "/experiments/{experiment}/curves", "What trials reported on the way, thinned out"), s.curves)
 	huma.Register(api, get("get-timeline", "/experiments/{experiment}/timeline", "Every attempt: where and when"), s.timeline)
+	huma.Register(api, get("compare-experiments", "/compare", "How fast each of several experiments got how good"), s.compare)
 	huma.Register(api, get("list-gpus", "/gpus", "Every GPU, who has it, and which trials wait"), s.gpus)
 	s.registerActs(api)
 	s.registerEvents(api)

@@ -357,6 +357,48 @@ func TestResultsAndTimelineComeInColumns(t *testing.T) {
 	require.Equal(t, []int{1}, line.Sequence)
 }
 
+// settle ends a trial with a result.
+func (d desk) settle(n int, value float64) {
+	d.Helper()
+	key := d.begin(n, "")
+	require.NoError(d, d.Collect(d.Context(), key, []metrics.Record{{Number: 1, Kind: metrics.Final, Value: fmt.Sprint(value), Time: time.Now()}}, "1"))
+	require.NoError(d, d.Observe(d.Context(), key, record.Observation{Phase: "exited", Started: time.Now().Add(-time.Hour), Ended: time.Now(), Exit: &trial.Exit{}}))
+	require.NoError(d, d.Settle(d.Context(), key, record.Settlement{Outcome: record.OutcomeEnded, Ended: &trial.Ended{State: trial.Succeeded, Value: &value}}))
+}
+
+func TestExperimentsAreComparedByTheCornersOfTheirBest(t *testing.T) {
+	d := newDesk(t)
+	d.accept(id, 6)
+	d.accept("m4w8y3cd", 1)
+	for n, value := range []float64{0.5, 0.3, 0.7, 0.7, 0.1} {
+		d.settle(n, value)
+	}
+	var answer struct {
+		Experiments []struct {
+			ID, Tuner string
+			Results   int
+			Best      *views.Best
+			Course    struct {
+				Result               []int
+				Seconds, Hours, Best []float64
+			}
+		}
+	}
+	d.read("/compare?experiment=m4w8y3cd&experiment="+id, &answer)
+	require.Equal(t, "m4w8y3cd", answer.Experiments[0].ID)
+	require.Empty(t, answer.Experiments[0].Course.Best)
+	one := answer.Experiments[1]
+	require.Equal(t, "Random", one.Tuner)
+	require.Equal(t, 5, one.Results)
+	require.Equal(t, 2, one.Best.Sequence)
+	require.Equal(t, []int{1, 3, 5}, one.Course.Result)
+	require.Equal(t, []float64{0.5, 0.7, 0.7}, one.Course.Best)
+	require.IsNonDecreasing(t, one.Course.Seconds)
+	require.IsNonDecreasing(t, one.Course.Hours)
+	_, body := d.get(dashboard.APIPath + "/compare?experiment=nothere1")
+	require.Contains(t, body, "nothere1")
+}
+
 func TestPagesMayLoadAndSendNothingElsewhere(t *testing.T) {
 	d := newDesk(t)
 	answer, _ := d.get("/e/" + id)
@@ -414,6 +456,7 @@ func TestAWishThatMakesNoSenseIsRefusedWithTheReason(t *testing.T) {
 	}{
 		{commands, `{"name": "set-concurrency", "value": -1}`, http.StatusConflict, "concurrency"},
 		{commands, `{"name": "add-trial", "value": {"lr": 7}}`, http.StatusUnprocessableEntity, "lr"},
+		{commands, `{"name": "remove"}`, http.StatusConflict, "stop it first"},
 		{commands, `{"name": "accept", "value": {}}`, http.StatusUnprocessableEntity, "body.name"},
 		{commands, `{"name": "pause"`, http.StatusBadRequest, "unexpected end"},
 		{commands, `{"name": "pause", "value": "` + strings.Repeat("x", 2<<20) + `"}`, http.StatusRequestEntityTooLarge, "limit"},

@@ -100,6 +100,7 @@ func (s *Store) removing(ctx context.Context, experiment string, remove func(*tr
 
 // removeSelf removes what says that an experiment is to be removed, and how.
 func (t *transaction) removeSelf(experiment string) (int64, error) {
+	t.wakes[experiment] |= wakeRows
 	for _, table := range []string{"events", "configurations"} {
 		if _, err := t.exec("DELETE FROM "+table+" WHERE experiment = ?", experiment); err != nil {
 			return 0, err

@@ -66,6 +66,17 @@ func TestAnExperimentThatIsRemovedLeavesNoRowInAnyTable(t *testing.T) {
 	require.NoError(t, f.Remove(background, exp), "again, as after a crash")
 }
 
+func TestWhoeverWatchesHearsThatAnExperimentIsGone(t *testing.T) {
+	f := newFixture(t)
+	f.finish(Done)
+	f.command(trial.Remove, "")
+	f.deafen()
+	heard, stop := f.WatchAll(AnyExperiment)
+	defer stop()
+	require.NoError(t, f.Remove(background, exp))
+	require.Len(t, heard, 1)
+}
+
 func TestARemovalGoesOnWhereItWasInterrupted(t *testing.T) {
 	f := newFixture(t)
 	f.finish(Done)

@@ -251,6 +251,37 @@ func (d *desk) clickLast(text string) {
 	require.NoError(d.t, err)
 }
 
+// TestExperimentsAreComparedAndDeletedFromTheList chooses two that are done by their boxes.
+func TestExperimentsAreComparedAndDeletedFromTheList(t *testing.T) {
+	t.Parallel()
+	d := sit(t, endtoend.Plan{Trials: 4, Concurrency: 2, Script: quick})
+	other := d.home.Follow(d.home.Experiment(endtoend.Plan{Trials: 6, Concurrency: 2, Script: quick})).ID()
+	for _, id := range []string{d.id, other} {
+		d.home.Await(id+" DONE", func() bool { return d.home.Show(id).Status == "DONE" })
+	}
+	d.open(d.link(""), d.id, other)
+	d.chooses(d.id, "1 chosen")
+	d.chooses(other, "2 chosen")
+	d.clicks("Compare", "2 experiments", "Best so far", "0.93", "0.95", "Until its best")
+	d.says("document.querySelector('.chart').getAttribute('aria-label')", "0.93")
+	d.clicks("by hour of work")
+	d.clicks("Experiments", other)
+	d.chooses(other, "1 chosen")
+	d.clicks("Delete", "This cannot be taken back", "starter rm "+other)
+	d.clicks("Delete for ever")
+	d.closes()
+	d.says("document.querySelectorAll('.experiment').length", "1")
+	require.NotContains(t, d.home.Must("ls"), other)
+}
+
+// chooses ticks the box of an experiment on the list.
+func (d *desk) chooses(id string, then ...string) {
+	d.t.Helper()
+	_, err := d.browser.Run(fmt.Sprintf("document.querySelector('input[aria-label$=%q]').click()", id))
+	require.NoError(d.t, err)
+	d.sees(then...)
+}
+
 func TestAnotherPageReadsNothingOfTheDashboardWithSomebodysCookie(t *testing.T) {
 	t.Parallel()
 	d := sit(t, endtoend.Plan{Trials: 1, Concurrency: 1, Script: quick})

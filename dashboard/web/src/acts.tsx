@@ -1,7 +1,7 @@
 // What people can ask for here: the same commands as in a terminal, which are shown.
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { detailOf, type Experiment, type Json, type WholeTrial } from './api'
+import { detailOf, type Experiment, type Json, type Listed, type WholeTrial } from './api'
 import { Copy } from './parts'
 
 /** Wish is something to ask for, by a key that makes it the same wish when it is sent again. */
@@ -50,6 +50,18 @@ function Ask({ title, verb, grave, commands, wishes, onClose, children }: {
         <button type="submit" class={grave ? 'grave' : 'main'} disabled={busy}>{verb}</button></footer>
     </form>
   </dialog>
+}
+
+/** RemoveExperiments asks whether experiments shall be gone for ever. Those that run stay. */
+export function RemoveExperiments({ all, onClose }: { all: Listed[]; onClose: () => void }) {
+  const active = (e: Listed) => e.status === 'RUNNING' || e.status === 'STOPPING'
+  const over = all.filter(e => !active(e)), stay = all.filter(active)
+  const wishes = () => over.map((e): Wish => ({ path: `/experiments/${e.id}/commands`, body: { name: 'remove' }, key: key() }))
+  return <Ask title={`Delete ${over.length === 1 ? over[0].name || over[0].id : `${over.length} experiments`}?`} verb={over.length ? 'Delete for ever' : 'Close'} grave
+    commands={over.length ? ['starter rm ' + over.map(e => e.id).join(' ')] : []} wishes={wishes} onClose={onClose}>
+    {over.length > 0 && <p>Their results on record, the directories of their trials here and on remote machines, and what clusters and services keep of them will be gone. This cannot be taken back.</p>}
+    {stay.length > 0 && <p class="why">{stay.map(e => e.name || e.id).join(', ')}: not over, so not deleted. Stop it first.</p>}
+  </Ask>
 }
 
 type Open = '' | 'pause' | 'resume' | 'stop' | 'early' | 'limits' | 'add'

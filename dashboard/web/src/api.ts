@@ -61,6 +61,12 @@ export interface Timeline {
   platform: string[]; host: string[]; submit: number[]; start: number[]; end: number[]; reason: string[]
 }
 
+export interface Contender {
+  id: string; name: string; status: Status; minimize: boolean; tuner: string; best: Best | null; results: number; gpus: boolean
+  course: { result: number[]; seconds: number[]; hours: number[]; best: number[] }
+}
+export interface Comparison { experiments: Contender[] }
+
 export interface GPU { index: number; name: string; uuid: string; memory?: number; used?: number; utilisation?: number; failed?: string; unknown?: string; requested?: string; processes?: { pid: number; trial?: string; name?: string; user?: string }[] | null }
 export interface GPUs {
   hosts: { host: string; fault?: string; inventory: { gpus: GPU[] | null; none?: string; source?: string }; leases: { gpu: string; experiment?: string; trial?: string; user?: string }[] | null }[] | null

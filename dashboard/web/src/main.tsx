@@ -3,6 +3,7 @@ import { render } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
 import './style.css'
 import type { Link } from './live'
+import { ComparePage } from './compare'
 import { Experiments } from './experiments'
 import { ExperimentPage } from './experiment'
 import { GPUsPage } from './gpus'
@@ -46,6 +47,7 @@ function Page({ path, shell }: { path: string; shell: Shell }) {
   if (trial) return <TrialPage experiment={trial[1]} trial={trial[2]} shell={shell} />
   const experiment = /^\/e\/([^/]+)(?:\/(curves|trials|setup))?$/.exec(path)
   if (experiment) return <ExperimentPage id={experiment[1]} tab={experiment[2] ?? 'overview'} shell={shell} />
+  if (path === '/compare') return <ComparePage shell={shell} />
   if (path === '/gpus') return <GPUsPage shell={shell} />
   if (path === '/') return <Experiments shell={shell} />
   return <div class="empty"><h1>There is no such page</h1><p><Go to="/">All experiments</Go></p></div>
