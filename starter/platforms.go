@@ -13,12 +13,13 @@ import (
 	"github.com/perennial-ml/perennial/runner/binary"
 	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/starter/command"
+	"github.com/perennial-ml/perennial/starter/host"
 )
 
 // registry is the platforms of this program, with a runner for this machine; empty
 // where nothing is started.
 func (e *engine) registry(runner string) platforms.Registry {
-	return all.All(all.Options{Runner: runner, StateDirectory: e.home, GPUs: gpus(), Runners: binary.For, Environment: os.Environ()})
+	return all.All(all.Options{Runner: runner, StateDirectory: e.home, Home: e.Mark(), GPUs: gpus(), Runners: binary.For, Environment: os.Environ()})
 }
 
 // kept is what was kept beside experiments when they were run.
@@ -117,6 +118,30 @@ func (e *engine) Rights(ctx context.Context, platform experiment.Platform) (stri
 		return "", nil
 	}
 	return giving.Rights(ctx)
+}
+
+// Mark implements command.Engine. Before the first host there is none.
+func (e *engine) Mark() string {
+	id := host.IDOf(e.home)
+	if id == "" {
+		return ""
+	}
+	machine, _ := os.Hostname() // without a name the id alone is the mark
+	return platforms.Home(machine, id)
+}
+
+// Place implements command.Engine.
+func (e *engine) Place(experiment string, platform experiment.Platform, work func(platforms.WithLeftovers) error) error {
+	section, known := e.open("", experiment, platform)
+	if !known {
+		return nil
+	}
+	defer section.Close()
+	place, can := section.(platforms.WithLeftovers)
+	if !can {
+		return nil
+	}
+	return work(place)
 }
 
 // open opens a section of an experiment, or of one that is not run yet: then the

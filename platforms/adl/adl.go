@@ -15,6 +15,7 @@ const Name = "adl"
 // Options say what the platform stands on.
 type Options struct {
 	StateDirectory string // absolute, on a disk of this machine
+	Home           string // platforms.Home of the state directory
 	// Runner returns the runner's binary for the nodes' kind of machine.
 	Runner func(system, processor string) ([]byte, error)
 }
@@ -23,7 +24,7 @@ type Options struct {
 func New(options Options) platforms.Kind {
 	traits := kube.TraitsOfNNI(Name)
 	traits.CopiesCode = false
-	return kube.New(kube.Options{Traits: traits, StateDirectory: options.StateDirectory, Runner: options.Runner, Read: read})
+	return kube.New(kube.Options{Traits: traits, StateDirectory: options.StateDirectory, Home: options.Home, Runner: options.Runner, Read: read})
 }
 
 // section is the platform's part of an experiment file. Its adaptive is not read.

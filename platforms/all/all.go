@@ -23,6 +23,7 @@ import (
 type Options struct {
 	Runner         string     // absolute path of the runner's binary for this machine
 	StateDirectory string     // absolute, on a disk of this machine
+	Home           string     // platforms.Home of the state directory; empty: nothing is marked as its own
 	GPUs           gpu.Prober // of this machine; nil: gpu.Text
 	// Runners returns the runner's binary for other machines, by Go's names for
 	// their kind.
@@ -38,10 +39,10 @@ func All(options Options) platforms.Registry {
 	for _, kind := range []platforms.Kind{
 		local.New(local.Options{Runner: options.Runner, StateDirectory: options.StateDirectory, GPUs: options.GPUs}),
 		remote.New(remote.Options{StateDirectory: options.StateDirectory, Runner: options.Runners}),
-		adl.New(adl.Options{StateDirectory: options.StateDirectory, Runner: options.Runners}),
-		frameworkcontroller.New(frameworkcontroller.Options{StateDirectory: options.StateDirectory, Runner: options.Runners}),
-		kubeflow.New(kubeflow.Options{StateDirectory: options.StateDirectory, Runner: options.Runners}),
-		kubernetes.New(kubernetes.Options{StateDirectory: options.StateDirectory, Runner: options.Runners}),
+		adl.New(adl.Options{StateDirectory: options.StateDirectory, Home: options.Home, Runner: options.Runners}),
+		frameworkcontroller.New(frameworkcontroller.Options{StateDirectory: options.StateDirectory, Home: options.Home, Runner: options.Runners}),
+		kubeflow.New(kubeflow.Options{StateDirectory: options.StateDirectory, Home: options.Home, Runner: options.Runners}),
+		kubernetes.New(kubernetes.Options{StateDirectory: options.StateDirectory, Home: options.Home, Runner: options.Runners}),
 		openpai.New(openpai.Options{StateDirectory: options.StateDirectory, Runner: options.Runner}),
 		aml.New(aml.Options{StateDirectory: options.StateDirectory, Runner: options.Runners}),
 		dlc.New(dlc.Options{StateDirectory: options.StateDirectory, Runner: options.Runner}),

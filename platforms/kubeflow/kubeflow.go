@@ -16,13 +16,14 @@ const Name = "kubeflow"
 // Options say what the platform stands on.
 type Options struct {
 	StateDirectory string // absolute, on a disk of this machine
+	Home           string // platforms.Home of the state directory
 	// Runner returns the runner's binary for the nodes' kind of machine.
 	Runner func(system, processor string) ([]byte, error)
 }
 
 // New returns the kind.
 func New(options Options) platforms.Kind {
-	return kube.New(kube.Options{Traits: kube.TraitsOfNNI(Name), StateDirectory: options.StateDirectory, Runner: options.Runner, Read: read})
+	return kube.New(kube.Options{Traits: kube.TraitsOfNNI(Name), StateDirectory: options.StateDirectory, Home: options.Home, Runner: options.Runner, Read: read})
 }
 
 // section is the platform's part of an experiment file. Its apiVersion is not read:

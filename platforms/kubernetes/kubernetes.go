@@ -21,6 +21,7 @@ const Name = "kubernetes"
 // Options say what the platform stands on.
 type Options struct {
 	StateDirectory string // absolute, on a disk of this machine
+	Home           string // platforms.Home of the state directory
 	// Runner returns the runner's binary for the nodes' kind of machine.
 	Runner func(system, processor string) ([]byte, error)
 }
@@ -29,7 +30,7 @@ type Options struct {
 func New(options Options) platforms.Kind {
 	return kube.New(kube.Options{
 		Traits:         platforms.Traits{Name: Name, CopiesCode: true, TriedFirst: true, KeepsIntent: true, PollInterval: time.Second, Losable: 2},
-		StateDirectory: options.StateDirectory, Runner: options.Runner, Read: read,
+		StateDirectory: options.StateDirectory, Home: options.Home, Runner: options.Runner, Read: read,
 	})
 }
 

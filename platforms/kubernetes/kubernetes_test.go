@@ -23,13 +23,18 @@ import (
 
 // open opens a section on the cluster, with keys beside those that lead there.
 func open(t *testing.T, cluster *kube.Cluster, namespace string, more map[string]any) platforms.Platform {
+	return openAt(t, "", cluster, namespace, more)
+}
+
+// openAt is open for a home.
+func openAt(t *testing.T, home string, cluster *kube.Cluster, namespace string, more map[string]any) platforms.Platform {
 	keys := map[string]any{"image": kube.ShellImage, "namespace": namespace, "kubeconfig": cluster.Kubeconfig}
 	for name, value := range more {
 		keys[name] = value
 	}
 	options, err := json.Marshal(keys)
 	require.NoError(t, err)
-	kind := kubernetes.New(kubernetes.Options{StateDirectory: t.TempDir(), Runner: binary.For})
+	kind := kubernetes.New(kubernetes.Options{StateDirectory: t.TempDir(), Home: home, Runner: binary.For})
 	experiment := strings.TrimPrefix(namespace, "test-")
 	section := platformtest.Section("kubernetes", experiment, func() json.RawMessage { return options })
 	opened := kind.Open(section)

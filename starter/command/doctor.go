@@ -25,6 +25,11 @@ const doctorHelp = `doctor looks at all that a run needs on this machine, and sa
 is not as it should be how to mend it. With an experiment file it also logs in to the
 machines that the file names. It starts nothing.
 
+--leftovers lists, instead, what is on the clusters of the file, or of all experiments on
+record, and belongs to an experiment that is on no record here, such as one whose state
+directory was deleted. It names the home that made each. --remove ends and removes what
+this home made.
+
 --rbac prints, instead, the rights that trials of the file need on their cluster, for
 whoever runs it to apply: as much as is needed and no more.
 
@@ -48,18 +53,26 @@ const (
 
 func (w World) doctorCommand() *cobra.Command {
 	var as *format
-	var rights bool
+	var rights, leftovers, remove, sure bool
 	cmd := &cobra.Command{
 		Use: "doctor [FILE]", Short: "Check this machine and say how to mend it", Long: doctorHelp,
-		Example: examples("starter doctor", "starter doctor experiment.yml", "starter doctor experiment.yml --rbac | kubectl apply -f -", "starter doctor --output json | jq '.[] | select(.state == \"fail\")'"), Args: atMost(1),
+		Example: examples("starter doctor", "starter doctor experiment.yml", "starter doctor experiment.yml --rbac | kubectl apply -f -", "starter doctor --leftovers", "starter doctor --output json | jq '.[] | select(.state == \"fail\")'"), Args: atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if rights {
+			switch {
+			case rights:
 				return w.printRights(cmd.Context(), args)
+			case leftovers:
+				return w.leftovers(cmd.Context(), args, *as, remove, sure)
+			case remove:
+				return badInput("starter doctor --leftovers --remove", "--remove is for --leftovers")
 			}
 			return w.doctor(cmd.Context(), args, *as)
 		},
 	}
 	as = outputFlag(cmd)
+	cmd.Flags().BoolVar(&leftovers, "leftovers", false, "list what clusters have of experiments that are on no record here")
+	cmd.Flags().BoolVar(&remove, "remove", false, "with --leftovers: remove what this home made of them")
+	cmd.Flags().BoolVarP(&sure, "yes", "y", false, "with --remove: do not ask")
 	cmd.Flags().BoolVar(&rights, "rbac", false, "print the rights that the file's trials need on their cluster, as a manifest")
 	return cmd
 }

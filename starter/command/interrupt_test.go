@@ -55,6 +55,11 @@ func (d deaf) MoveRecord(context.Context, string, string, func(string, int)) err
 	d.hang()
 	return nil
 }
+func (d deaf) Mark() string { return "" }
+func (d deaf) Place(string, experiment.Platform, func(platforms.WithLeftovers) error) error {
+	d.hang()
+	return nil
+}
 func (d deaf) Rights(context.Context, experiment.Platform) (string, error) {
 	d.hang()
 	return "", nil

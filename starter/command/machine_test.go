@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -164,6 +165,50 @@ func TestAServiceThatIsTriedFirstHasItsFaultsPlacedInTheFile(t *testing.T) {
 	require.Equal(t, ExitDone, s.run("doctor", file, "--rbac"))
 	require.Equal(t, "kind: Role\n", s.out.String())
 	require.Equal(t, ExitBadInput, s.run("doctor", "--rbac"))
+}
+
+// attic is a cluster with what experiments have left.
+type attic struct {
+	left    platforms.Leftovers
+	removed []string
+}
+
+func (a *attic) Leftovers(context.Context) (platforms.Leftovers, error) { return a.left, nil }
+
+func (a *attic) RemoveLeftover(_ context.Context, experiment string) error {
+	a.removed = append(a.removed, experiment)
+	return nil
+}
+
+func TestDoctorFindsWhatIsOnNoRecordAndRemovesOnlyWhatThisHomeMade(t *testing.T) {
+	s := newStage(t)
+	const known = "recorded"
+	s.accepted(known)
+	things := map[string]int{"Job": 1, "pod": 2}
+	cluster := &attic{left: platforms.Leftovers{Place: "namespace ml", Unlisted: []string{"Secret"}, Found: []platforms.Leftover{
+		{Experiment: known, Home: "old-name.aogzexlj", Things: things},
+		{Experiment: "gone", Home: "old-name.aogzexlj", Things: things},
+		{Experiment: "theirs", Home: "their-machine.bbbbbbbb", Things: things},
+		{Experiment: "unmarked", Things: things},
+	}}}
+	s.engine.places = map[string]platforms.WithLeftovers{"fake": cluster}
+	file := filepath.Join(t.TempDir(), "experiment.yml")
+	require.NoError(t, os.WriteFile(file, []byte("searchSpace: {x: {_type: choice, _value: [1]}}\ntrialCommand: echo\n"+
+		"trialConcurrency: 1\ntuner: {name: Random}\ntrainingService: {platform: fake}\n"), 0o600))
+	require.Equal(t, ExitDone, s.run("doctor", file, "--leftovers"), s.err.String())
+	require.NotContains(t, s.out.String(), known)
+	for _, row := range []string{`gone +this home .*1 Job, 2 pod +namespace ml`, `theirs +another home: their-machine\.bbbbbbbb`, `unmarked +a home unknown`} {
+		require.Regexp(t, row, s.out.String())
+	}
+	require.Contains(t, s.err.String(), "you may not list Secret there")
+	require.Equal(t, ExitBadInput, s.run("doctor", file, "--leftovers", "--remove"), "nobody can be asked")
+	require.Empty(t, cluster.removed)
+	require.Equal(t, ExitDone, s.run("doctor", file, "--leftovers", "--remove", "--yes"), s.err.String())
+	require.Equal(t, []string{"gone"}, cluster.removed)
+	require.Equal(t, ExitBadInput, s.run("doctor", "--remove"))
+	cluster.left.Found = cluster.left.Found[:1]
+	require.Equal(t, ExitDone, s.run("doctor", file, "--leftovers", "--remove"))
+	require.Contains(t, s.out.String(), "nothing is left")
 }
 
 func TestServeTellsTheProcessOfTheHost(t *testing.T) {

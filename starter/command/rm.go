@@ -132,16 +132,23 @@ func (r reader) aged(all []record.Experiment, olderThan string) ([]record.Experi
 
 // agree asks whether that is meant, where somebody can answer.
 func (w World) agree(chosen []record.Experiment, sure bool) error {
+	if !sure && w.Width() > 0 {
+		if err := w.printRows(w.experimentRows(chosen)); err != nil {
+			return err
+		}
+	}
+	return w.consent("All of this will be gone for ever.", list(chosen), sure)
+}
+
+// consent asks for it, unless the caller is sure.
+func (w World) consent(warning, what string, sure bool) error {
 	if sure {
 		return nil
 	}
 	if w.Width() == 0 {
-		return badInput("add --yes where nobody can be asked", "%s would be removed for ever", list(chosen))
+		return badInput("add --yes where nobody can be asked", "%s would be removed for ever", what)
 	}
-	if err := w.printRows(w.experimentRows(chosen)); err != nil {
-		return err
-	}
-	fmt.Fprint(w.Err, "\nAll of this will be gone for ever. Go on? [y/N] ")
+	fmt.Fprintf(w.Err, "\n%s Go on? [y/N] ", warning)
 	answer, _ := bufio.NewReader(w.In).ReadString('\n') // an end without an answer is a no
 	if word := strings.ToLower(strings.TrimSpace(answer)); word != "y" && word != "yes" {
 		return badInput("", "nothing was removed")

@@ -126,6 +126,12 @@ type Engine interface {
 	// Rights is what whoever runs a section's service applies so that its trials can
 	// run; empty where the platform's service gives no rights one by one.
 	Rights(ctx context.Context, platform experiment.Platform) (string, error)
+	// Mark is the platforms.Home of the state directory.
+	Mark() string
+	// Place hands over where the runs of a section are, for as long as work takes. It is
+	// not called where the platform cannot list what it made. The experiment may be
+	// empty: then the section refers to no secrets.
+	Place(experiment string, platform experiment.Platform, work func(platforms.WithLeftovers) error) error
 	// GPUs returns the hosts that a section of an experiment's configuration names,
 	// with their GPUs and who has them; none where the platform has no GPUs of its
 	// own to tell of. The experiment may be empty: then the section refers to no

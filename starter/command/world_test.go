@@ -88,10 +88,11 @@ type engine struct {
 	hosts    []gpu.Host
 	machines []platforms.HostState // what Try returns
 	rights   map[string]string     // of platforms
-	log      []byte                // of every trial whose platform keeps it elsewhere
-	replicas map[string]string     // what each of several replicas has printed
-	lonely   string                // the queue that nobody polls
-	mend     string                // what Examine returns
+	places   map[string]platforms.WithLeftovers
+	log      []byte            // of every trial whose platform keeps it elsewhere
+	replicas map[string]string // what each of several replicas has printed
+	lonely   string            // the queue that nobody polls
+	mend     string            // what Examine returns
 	after    func(trial.Command)
 	sent     []trial.Command
 	ended    []workflows.Ending
@@ -224,6 +225,15 @@ func (e *engine) Try(context.Context, experiment.Platform) ([]platforms.HostStat
 
 func (e *engine) Rights(_ context.Context, platform experiment.Platform) (string, error) {
 	return e.rights[platform.Name], nil
+}
+
+func (e *engine) Mark() string { return "this-machine.aogzexlj" }
+
+func (e *engine) Place(_ string, platform experiment.Platform, work func(platforms.WithLeftovers) error) error {
+	if e.places[platform.Name] == nil {
+		return nil
+	}
+	return work(e.places[platform.Name])
 }
 
 func (e *engine) GPUs(_ context.Context, _ string, platform experiment.Platform) ([]gpu.Host, error) {

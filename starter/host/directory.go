@@ -206,6 +206,12 @@ func (d Dir) Path() string { return d.path }
 // them in their identity.
 func (d Dir) StateID() string { return d.id }
 
+// IDOf is the StateID of a directory, empty where there is no state directory yet.
+func IDOf(path string) string {
+	id, _ := os.ReadFile(filepath.Join(path, "id")) // what cannot be read names nothing
+	return string(bytes.TrimSpace(id))
+}
+
 // TokenFile is the path of the file, mode 0600, that holds the token of the
 // embedded server.
 func (d Dir) TokenFile() string { return filepath.Join(d.path, "token") }

@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -48,6 +49,8 @@ type cluster struct {
 	dynamic   dynamic.Interface
 	raw       rest.Interface
 	discovery discovery.DiscoveryInterface
+	metadata  metadata.Interface
+	address   string
 	namespace string               // of the context
 	files     map[string]time.Time // the configuration's, and when they were written
 
@@ -71,7 +74,7 @@ func connect(target Target) (*cluster, error) {
 	config.QPS = -1 // the API server says itself when it has too much to do
 	config.UserAgent = "perennial"
 	config.ContentConfig = rest.ContentConfig{NegotiatedSerializer: serializerOfStatus()}
-	c := &cluster{namespace: namespace, files: map[string]time.Time{}, boards: map[place]*board{}}
+	c := &cluster{namespace: namespace, address: config.Host, files: map[string]time.Time{}, boards: map[place]*board{}}
 	for _, file := range deferred.ConfigAccess().GetLoadingPrecedence() {
 		c.files[file] = written(file)
 	}
@@ -108,6 +111,9 @@ func (c *cluster) makeClients(config *rest.Config) (err error) {
 		return err
 	}
 	if c.discovery, err = discovery.NewDiscoveryClientForConfigAndClient(config, client); err != nil {
+		return err
+	}
+	if c.metadata, err = metadata.NewForConfigAndClient(config, client); err != nil {
 		return err
 	}
 	c.raw, err = rest.UnversionedRESTClientForConfigAndClient(config, client)

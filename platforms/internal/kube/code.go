@@ -81,7 +81,7 @@ func (s *site) bring(ctx context.Context, c cargo, content []byte) error {
 // to send it back.
 func (s *site) bringPart(ctx context.Context, name string, part []byte) error {
 	made, err := json.Marshal(object{"apiVersion": "v1", "kind": "ConfigMap", "immutable": true, "binaryData": object{dataKey: part},
-		"metadata": object{"name": name, "labels": object{experimentLabel: s.platform.section.Experiment, "app.kubernetes.io/managed-by": "perennial"}}})
+		"metadata": object{"name": name, "labels": s.section.marks(s.platform.section.Experiment)}})
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func (s *site) companionOf(job platforms.Job, stock stock) (*unstructured.Unstru
 		return nil, err
 	}
 	return plain(object{"apiVersion": beside.resource.GroupVersion().String(), "kind": beside.kind,
-		"metadata": object{"name": s.job.nameOf(job.Key), "labels": labels(job.Key)}, "spec": beside.spec(s.section, templates)})
+		"metadata": object{"name": s.job.nameOf(job.Key), "labels": s.section.labels(job.Key)}, "spec": beside.spec(s.section, templates)})
 }
 
 // make makes a run's object. Who admits one may see its companion only a moment after

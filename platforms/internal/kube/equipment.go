@@ -45,7 +45,7 @@ func (s *site) bringPeers(ctx context.Context) error {
 		return nil
 	}
 	made, err := plain(object{"apiVersion": "v1", "kind": "Service",
-		"metadata": object{"name": name, "labels": object{experimentLabel: experiment, "app.kubernetes.io/managed-by": "perennial"}},
+		"metadata": object{"name": name, "labels": s.section.marks(experiment)},
 		"spec":     object{"clusterIP": "None", "publishNotReadyAddresses": true, "selector": object{experimentLabel: experiment}}})
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (s Section) join(key trial.Key, spec object) {
 }
 
 func (s *site) bringClaim(ctx context.Context, key trial.Key, wanted claim) error {
-	marks := labels(key)
+	marks := s.section.labels(key)
 	for _, ofRun := range []string{attemptLabel, runLabel} {
 		delete(marks, ofRun)
 	}

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/perennial-ml/perennial/platforms"
@@ -61,9 +62,6 @@ func (s *site) forgetRun(key trial.Key) {
 
 // letGoOf lets pods vanish that were held.
 func (s *site) letGoOf(ctx context.Context, selector string) error {
-	if !s.job.held {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	list, err := s.cluster.dynamic.Resource(pods).Namespace(s.namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
@@ -105,18 +103,29 @@ func (p *platform) CleanUp(ctx context.Context) error {
 	if _, err := p.ready(ctx); err == nil { // a kind that the cluster has no more has left no pods
 		s.keepAllOutputs(ctx)
 	}
-	background := metav1.DeletePropagationBackground
 	for _, resource := range s.resources() {
-		limited, cancel := context.WithTimeout(ctx, callTimeout)
-		err := s.cluster.dynamic.Resource(resource).Namespace(s.namespace).DeleteCollection(limited,
-			metav1.DeleteOptions{PropagationPolicy: &background}, metav1.ListOptions{LabelSelector: ofExperiment(p.section.Experiment)})
-		cancel()
-		if err != nil && !apierrors.IsNotFound(err) {
+		if err := s.deleteAll(ctx, resource, p.section.Experiment); err != nil {
 			return Fault("clean up", err)
 		}
 	}
 	s.brought.Clear()
+	if !s.job.held {
+		return nil
+	}
 	return Fault("clean up", s.letGoOf(ctx, ofExperiment(p.section.Experiment)))
+}
+
+// deleteAll deletes an experiment's objects of a kind, if there are any.
+func (s *site) deleteAll(ctx context.Context, resource schema.GroupVersionResource, experiment string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	background := metav1.DeletePropagationBackground
+	err := s.cluster.dynamic.Resource(resource).Namespace(s.namespace).DeleteCollection(ctx,
+		metav1.DeleteOptions{PropagationPolicy: &background}, metav1.ListOptions{LabelSelector: ofExperiment(experiment)})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // Remove implements platforms.WithRemoval: what was kept here of the experiment goes.

@@ -12,6 +12,7 @@ import (
 
 // Labels of everything that we make, and annotations.
 const (
+	homeLabel        = "perennial.dev/home"
 	experimentLabel  = "perennial.dev/experiment"
 	sequenceLabel    = "perennial.dev/sequence"
 	trialLabel       = "perennial.dev/trial"
@@ -29,12 +30,20 @@ const holdFinalizer = "perennial.dev/on-record"
 const fieldManager = "perennial"
 
 // labels are those of a run's object and pods.
-func labels(key trial.Key) map[string]any {
-	return map[string]any{
-		experimentLabel: key.Experiment, trialLabel: key.TrialID(), runLabel: key.String(),
-		sequenceLabel: strconv.Itoa(key.Sequence), attemptLabel: strconv.Itoa(key.Attempt),
-		"app.kubernetes.io/managed-by": "perennial",
+func (s Section) labels(key trial.Key) object {
+	marks := s.marks(key.Experiment)
+	marks[trialLabel], marks[runLabel] = key.TrialID(), key.String()
+	marks[sequenceLabel], marks[attemptLabel] = strconv.Itoa(key.Sequence), strconv.Itoa(key.Attempt)
+	return marks
+}
+
+// marks are the labels of everything that is made for an experiment.
+func (s Section) marks(experiment string) object {
+	marks := object{experimentLabel: experiment, "app.kubernetes.io/managed-by": "perennial"}
+	if s.home != "" {
+		marks[homeLabel] = s.home
 	}
+	return marks
 }
 
 // keyOf is the key of what carries labels, false where they are not ours.

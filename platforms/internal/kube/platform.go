@@ -27,6 +27,7 @@ var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 type Options struct {
 	Traits         platforms.Traits
 	StateDirectory string // absolute, on a disk of this machine
+	Home           string // platforms.Home of the state directory
 	// Runner returns the runner's binary for the nodes' kind of machine.
 	Runner func(system, processor string) ([]byte, error)
 	// Read reads a section of a configuration. Its error is OptionFaults.
@@ -144,6 +145,7 @@ func (p *platform) enter(section Section) (*site, error) {
 	if err != nil {
 		return nil, platforms.Errorf(platforms.Denied, "open", "there is no way to a cluster: %w", err)
 	}
+	section.home = p.kind.Home
 	s := &site{platform: p, section: section, job: section.jobKind(), cluster: c, namespace: section.Namespace,
 		journals: map[replica]*journal{}, memories: map[replica]*memory{}}
 	if s.namespace == "" {

@@ -55,7 +55,7 @@ func (r Role) template(kind jobKind, s Section, job platforms.Job, stock stock) 
 	if err != nil {
 		return template{}, err
 	}
-	marks := labels(job.Key)
+	marks := s.labels(job.Key)
 	if r.Name != "" {
 		marks[roleLabel] = r.Name
 	}
@@ -217,7 +217,7 @@ func (k jobKind) manifest(s Section, job platforms.Job, stock stock) (*unstructu
 	if err != nil {
 		return nil, err
 	}
-	marks := labels(job.Key)
+	marks := s.labels(job.Key)
 	if s.Queue != "" {
 		marks["kueue.x-k8s.io/queue-name"] = s.Queue
 	}

@@ -78,7 +78,7 @@ func (s *site) bringSecret(ctx context.Context, wanted secret) error {
 		return err
 	}
 	made, err := plain(object{"apiVersion": "v1", "kind": "Secret", "type": wanted.kind, "data": content,
-		"metadata": object{"name": name, "labels": object{experimentLabel: experiment, "app.kubernetes.io/managed-by": "perennial"}}})
+		"metadata": object{"name": name, "labels": s.section.marks(experiment)}})
 	if err != nil {
 		return err
 	}

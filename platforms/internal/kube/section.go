@@ -19,6 +19,7 @@ type Section struct {
 	Code        CodeSource
 	RunnerImage string // that has perennial-runner; empty: the runner is brought as code is
 	custom      *jobKind
+	home        string // of whoever makes its objects
 	// Spelling is what the platform's section calls keys of platform kubernetes, where it
 	// calls them otherwise; empty: it has none.
 	Spelling map[string]string
