@@ -312,6 +312,7 @@ var kubernetesOptions = &section{keys: []key{
 	{name: "queue", kind: text, doc: "the queue of Kueue"},
 	{name: "podPatch", kind: free, doc: "metadata and spec of a pod, merged into those of trials as kubectl patch does; the trial's container is called trial"},
 	{name: "imagePullLimit", kind: durationFrom(1), fallback: int64(1800), doc: "how long an image may fail to be pulled before the trial has failed"},
+	{name: "keepFor", kind: durationFrom(0), doc: "how long objects and pods of ended trials stay, for people who want to look; they go at once where unset"},
 	{name: "code", kind: object(kubernetesCode), doc: "where code comes from that is not packed out of trialCodeDirectory, such as more than 20 MiB of it"},
 	{name: "runnerImage", kind: text, doc: "an image with sh and perennial-runner, from which pods get it instead of from ConfigMaps"},
 }}

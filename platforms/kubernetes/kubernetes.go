@@ -54,6 +54,7 @@ type section struct {
 	VolumeMounts     []any             `json:"volumeMounts"`
 	Queue            string            `json:"queue"`
 	ImagePullLimit   int64             `json:"imagePullLimit"` // seconds
+	KeepFor          int64             `json:"keepFor"`        // seconds
 	PodPatch         map[string]any    `json:"podPatch"`
 	Code             kube.CodeSource   `json:"code"`
 	RunnerImage      string            `json:"runnerImage"`
@@ -105,6 +106,9 @@ func read(options json.RawMessage) (kube.Section, error) {
 	if (written.Kind == kube.CustomKind) != (written.Custom != nil) {
 		faults = append(faults, platforms.OptionFault{Field: "kind", Message: "is custom where custom says what that is, and not otherwise", Hint: "write both or neither"})
 	}
+	if written.KeepFor > 0 && !slices.Contains(kube.KeptKinds(), written.Kind) {
+		faults = append(faults, platforms.OptionFault{Field: "keepFor", Message: "is nothing that the cluster does for kind " + written.Kind, Hint: "it does for " + strings.Join(kube.KeptKinds(), ", ")})
+	}
 	faults = append(faults, written.Code.Check()...)
 	if fault := kube.CheckPatch(written.PodPatch); fault != nil {
 		faults = append(faults, *fault)
@@ -121,7 +125,7 @@ func (s section) section() (kube.Section, error) {
 		Volumes: s.Volumes, Mounts: s.VolumeMounts, Patch: s.PodPatch}
 	made := kube.Section{Target: kube.Target{Kubeconfig: s.Kubeconfig, Context: s.Context}, Namespace: s.Namespace, Kind: s.Kind,
 		Queue: s.Queue, PullLimit: time.Duration(s.ImagePullLimit) * time.Second, NNIPlatform: "kubeflow",
-		Code: s.Code, RunnerImage: s.RunnerImage}
+		KeepFor: time.Duration(s.KeepFor) * time.Second, Code: s.Code, RunnerImage: s.RunnerImage}
 	if s.Custom == nil {
 		made.Roles = kube.Roles(s.Kind, max(s.Replicas, 1), pod)
 		return made, nil

@@ -32,9 +32,7 @@ func (p *platform) Forget(ctx context.Context, handle platforms.Handle) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	background := metav1.DeletePropagationBackground
-	err = s.client().Delete(ctx, s.job.nameOf(handle.Key), metav1.DeleteOptions{PropagationPolicy: &background})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err := s.dispose(ctx, s.job.nameOf(handle.Key)); err != nil {
 		return Fault("forget", err)
 	}
 	if err := s.dismiss(ctx, s.job.nameOf(handle.Key)); err != nil {
@@ -42,6 +40,36 @@ func (p *platform) Forget(ctx context.Context, handle platforms.Handle) error {
 	}
 	s.forgetRun(handle.Key)
 	return Fault("forget", s.letGo(ctx, s.pods.of(handle.Key.String())))
+}
+
+// dispose removes a run's object, or has the cluster do so some time after its end.
+func (s *site) dispose(ctx context.Context, name string) error {
+	if s.section.KeepFor > 0 {
+		if kept, err := s.keep(ctx, name); kept || err != nil {
+			return err
+		}
+	}
+	background := metav1.DeletePropagationBackground
+	return ignoreNotFound(s.client().Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &background}))
+}
+
+// keep tells whether the cluster removes an object by itself. What never began does not
+// end either, and shows nobody anything.
+func (s *site) keep(ctx context.Context, name string) (bool, error) {
+	found, err := s.client().Get(ctx, name, metav1.GetOptions{})
+	if err != nil || s.job.condition(found).suspended {
+		return false, ignoreNotFound(err)
+	}
+	change, _ := json.Marshal(object{"spec": s.job.lifetime(int64(s.section.KeepFor.Seconds()))}) // plain data cannot fail
+	_, err = s.client().Patch(ctx, name, types.MergePatchType, change, metav1.PatchOptions{FieldManager: fieldManager})
+	return err == nil, ignoreNotFound(err)
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // forgetRun remembers a run no longer than there is a pod of it, whose end nobody
@@ -103,10 +131,8 @@ func (p *platform) CleanUp(ctx context.Context) error {
 	if _, err := p.ready(ctx); err == nil { // a kind that the cluster has no more has left no pods
 		s.keepAllOutputs(ctx)
 	}
-	for _, resource := range s.resources() {
-		if err := s.deleteAll(ctx, resource, p.section.Experiment); err != nil {
-			return Fault("clean up", err)
-		}
+	if err := s.disposeAll(ctx); err != nil {
+		return Fault("clean up", err)
 	}
 	s.brought.Clear()
 	if !s.job.held {
@@ -115,21 +141,52 @@ func (p *platform) CleanUp(ctx context.Context) error {
 	return Fault("clean up", s.letGoOf(ctx, ofExperiment(p.section.Experiment)))
 }
 
+// disposeAll disposes of the experiment's runs, and removes what they had in common.
+func (s *site) disposeAll(ctx context.Context) error {
+	experiment := s.platform.section.Experiment
+	for _, resource := range s.resources() {
+		if s.section.KeepFor > 0 && resource == s.job.resource {
+			continue
+		}
+		if err := s.deleteAll(ctx, resource, experiment); err != nil {
+			return err
+		}
+	}
+	if s.section.KeepFor == 0 {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	list, err := s.client().List(limited, metav1.ListOptions{LabelSelector: ofExperiment(experiment)})
+	if err != nil {
+		return ignoreNotFound(err)
+	}
+	for i := range list.Items {
+		err = errors.Join(err, s.dispose(ctx, list.Items[i].GetName()))
+	}
+	return err
+}
+
 // deleteAll deletes an experiment's objects of a kind, if there are any.
 func (s *site) deleteAll(ctx context.Context, resource schema.GroupVersionResource, experiment string) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	background := metav1.DeletePropagationBackground
-	err := s.cluster.dynamic.Resource(resource).Namespace(s.namespace).DeleteCollection(ctx,
-		metav1.DeleteOptions{PropagationPolicy: &background}, metav1.ListOptions{LabelSelector: ofExperiment(experiment)})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	return ignoreNotFound(s.cluster.dynamic.Resource(resource).Namespace(s.namespace).DeleteCollection(ctx,
+		metav1.DeleteOptions{PropagationPolicy: &background}, metav1.ListOptions{LabelSelector: ofExperiment(experiment)}))
 }
 
-// Remove implements platforms.WithRemoval: what was kept here of the experiment goes.
-func (p *platform) Remove(context.Context) error { return os.RemoveAll(p.directory()) }
+// Remove implements platforms.WithRemoval: what was kept of the experiment goes, here and
+// on the cluster.
+func (p *platform) Remove(ctx context.Context) error {
+	// Where there is no way to the cluster any more, it removes what is kept by itself.
+	if s, err := p.site(ctx); err == nil && s.section.KeepFor > 0 {
+		if err := s.deleteAll(ctx, s.job.resource, p.section.Experiment); err != nil {
+			return Fault("remove", err)
+		}
+	}
+	return os.RemoveAll(p.directory())
+}
 
 // parameter is Job.Parameter, out of the object.
 func (p *platform) parameter(ctx context.Context, key trial.Key) (io.ReadCloser, error) {

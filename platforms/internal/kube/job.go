@@ -18,6 +18,7 @@ var batchJob = jobKind{
 	},
 	suspended: object{"suspend": true},
 	condition: jobCondition,
+	lifetime:  ttl,
 	strangers: true,
 	index:     "batch.kubernetes.io/job-completion-index",
 }

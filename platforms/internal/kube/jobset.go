@@ -23,6 +23,7 @@ var jobSet = jobKind{
 		return object{"failurePolicy": object{"maxRestarts": int64(0)}, "replicatedJobs": jobs}
 	},
 	suspended: object{"suspend": true},
+	lifetime:  ttl,
 	condition: jobSetCondition,
 	index:     batchJob.index,
 }

@@ -37,6 +37,9 @@ type jobKind struct {
 	immutable bool
 	// index is the label or the annotation that numbers the pods of a role from 0.
 	index string
+	// lifetime is where the spec says how many seconds after its end the cluster removes
+	// an object; nil: it does not.
+	lifetime func(seconds int64) object
 	// held keeps pods from vanishing before we have let go of them: needed where the
 	// kind's controller deletes them as soon as they end.
 	held bool
@@ -82,6 +85,14 @@ func (s Section) jobKind() jobKind {
 
 // Kinds are the names of the kinds that there are.
 func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
+
+// KeptKinds are the names of those that the cluster removes some time after their end.
+func KeptKinds() []string {
+	return slices.DeleteFunc(Kinds(), func(name string) bool { return kinds[name].lifetime == nil })
+}
+
+// ttl is a lifetime in a spec itself.
+func ttl(seconds int64) object { return object{"ttlSecondsAfterFinished": seconds} }
 
 // Roles are those of a kind for as many replicas, all alike. The first decides.
 func Roles(kind string, replicas int, pod Pod) []Role {

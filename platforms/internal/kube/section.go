@@ -14,8 +14,9 @@ type Section struct {
 	Roles       []Role // at least one; the first decides
 	Queue       string // of Kueue
 	PullLimit   time.Duration
-	NNIPlatform string // NNI_PLATFORM as trials see it
-	CodeInImage bool   // the code directory is one of the image
+	KeepFor     time.Duration // how long what ended stays; above 0 for one of KeptKinds only
+	NNIPlatform string        // NNI_PLATFORM as trials see it
+	CodeInImage bool          // the code directory is one of the image
 	Code        CodeSource
 	RunnerImage string // that has perennial-runner; empty: the runner is brought as code is
 	custom      *jobKind

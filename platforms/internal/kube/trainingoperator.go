@@ -41,7 +41,10 @@ func ofTrainingOperator(kind, short, container, first, rest string) jobKind {
 		},
 		suspended: object{"runPolicy": object{"suspend": true}},
 		condition: trainingCondition,
-		index:     "training.kubeflow.org/replica-index",
+		lifetime: func(seconds int64) object {
+			return object{"runPolicy": object{"ttlSecondsAfterFinished": seconds, "cleanPodPolicy": "Running"}}
+		},
+		index: "training.kubeflow.org/replica-index",
 	}
 }
 
