@@ -35,7 +35,8 @@ type Options struct {
 // server answers requests.
 type server struct {
 	Options
-	courses courses
+	courses     courses
+	importances importances
 }
 
 // APIPath is where the API is.
@@ -90,6 +91,7 @@ func (s *server) register(api huma.API) {
 	huma.Register(api, get("get-results", "/experiments/{experiment}/results", "Every trial in columns: state, metric, times, parameters"), s.results)
 	huma.Register(api, get("get-curves", "/experiments/{experiment}/curves", "What trials reported on the way, thinned out"), s.curves)
 	huma.Register(api, get("get-timeline", "/experiments/{experiment}/timeline", "Every attempt: where and when"), s.timeline)
+	huma.Register(api, get("get-importance", "/experiments/{experiment}/importance", "Which parameters results depend on; computed beside the request, so the first answer may lack it"), s.importance)
 	huma.Register(api, get("compare-experiments", "/compare", "How fast each of several experiments got how good"), s.compare)
 	huma.Register(api, get("list-gpus", "/gpus", "Every GPU, who has it, and which trials wait"), s.gpus)
 	s.registerActs(api)

@@ -399,6 +399,33 @@ func TestExperimentsAreComparedByTheCornersOfTheirBest(t *testing.T) {
 	require.Contains(t, body, "nothere1")
 }
 
+func TestImportanceIsComputedBesideRequestsAndAgainForNewResults(t *testing.T) {
+	d := newDesk(t)
+	d.accept(id, 13)
+	await := func(trials int) {
+		require.Eventually(t, func() bool {
+			var answer struct {
+				Trials     int
+				Pending    bool
+				Method     string
+				Parameters []struct{ Name string }
+			}
+			d.read("/experiments/"+id+"/importance", &answer)
+			require.Contains(t, answer.Method, "random forest")
+			return !answer.Pending && answer.Trials == trials && len(answer.Parameters) == 1 && answer.Parameters[0].Name == "lr"
+		}, time.Minute, 10*time.Millisecond)
+	}
+	for n := range 12 {
+		d.settle(n, float64(n*n))
+	}
+	await(12)
+	d.settle(12, 1)
+	await(13)
+	var none struct{ Parameters []any }
+	d.read("/experiments/"+id+"/importance?metric=nothing", &none)
+	require.Empty(t, none.Parameters)
+}
+
 func TestPagesMayLoadAndSendNothingElsewhere(t *testing.T) {
 	d := newDesk(t)
 	answer, _ := d.get("/e/" + id)

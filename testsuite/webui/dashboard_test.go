@@ -274,6 +274,40 @@ func TestExperimentsAreComparedAndDeletedFromTheList(t *testing.T) {
 	require.NotContains(t, d.home.Must("ls"), other)
 }
 
+// twoNumbers is a trial whose result depends on x alone, and costs what n says.
+const twoNumbers = `#!/bin/sh
+python3 - "$PERENNIAL_PARAMETERS" <<'END'
+import json, sys
+p = json.load(open(sys.argv[1]))
+print("perennial: final", json.dumps({"default": 1 - (p["x"] - 0.6) ** 2, "cost": p["n"] + p["x"]}))
+END
+`
+
+// TestAnalysisTellsWhatResultsDependOn reads importance, slice, contour and Pareto front.
+func TestAnalysisTellsWhatResultsDependOn(t *testing.T) {
+	t.Parallel()
+	d := sit(t, endtoend.Plan{Trials: 24, Concurrency: 4, Script: twoNumbers})
+	d.home.Await("DONE", func() bool { return d.home.Show(d.id).Status == "DONE" })
+	page, _, _ := strings.Cut(d.link(d.id), "?")
+	d.open(d.link(d.id), "Best trial")
+	d.open(page+"/analysis", "From 24 results", "On the Pareto front")
+	d.says("document.querySelector('.bars li').innerText", "x")
+	d.clicks("How this is found, and what it cannot tell", "Permutation importance on a random forest")
+	d.says("document.querySelectorAll('.chart')[0].getAttribute('aria-label')", "24 trials by x")
+	d.selects("against", "n")
+	d.says("document.querySelectorAll('.chart')[0].getAttribute('aria-label')", "24 trials by x and n")
+	d.selects("Result", "cost")
+	d.says("document.querySelectorAll('.chart')[0].getAttribute('aria-label')", "The cost of 24 trials by x and n")
+}
+
+// selects takes one of many.
+func (d *desk) selects(label, value string) {
+	d.t.Helper()
+	_, err := d.browser.Run(fmt.Sprintf(`(() => { const field = document.querySelector('select[aria-label=%q]');
+		field.value = %q; field.dispatchEvent(new Event('change', {bubbles: true})) })()`, label, value))
+	require.NoError(d.t, err)
+}
+
 // chooses ticks the box of an experiment on the list.
 func (d *desk) chooses(id string, then ...string) {
 	d.t.Helper()

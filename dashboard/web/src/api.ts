@@ -61,6 +61,9 @@ export interface Timeline {
   platform: string[]; host: string[]; submit: number[]; start: number[]; end: number[]; reason: string[]
 }
 
+export interface Importance {
+  parameters: { name: string; share: number }[]; trials: number; explained: number; method: string; least: number; upTo: number; pending: boolean
+}
 export interface Contender {
   id: string; name: string; status: Status; minimize: boolean; tuner: string; best: Best | null; results: number; gpus: boolean
   course: { result: number[]; seconds: number[]; hours: number[]; best: number[] }

@@ -7,6 +7,7 @@ import { useLive, useResource, type Live } from './live'
 import type { Shell } from './main'
 import { Card, Copy, Pill, Progress, Tile, useNow, word } from './parts'
 import { Go } from './router'
+import { Analysis } from './analysis'
 import { ExperimentActs } from './acts'
 import { BestSoFar } from './best'
 import { Parallel } from './parallel'
@@ -26,7 +27,7 @@ export function titleOf(e: Experiment): string {
   return `${sign} ${far} ${e.name || e.id}`
 }
 
-const tabs: [string, string][] = [['overview', 'Overview'], ['curves', 'Curves'], ['trials', 'Trials'], ['setup', 'Setup']]
+const tabs: [string, string][] = [['overview', 'Overview'], ['analysis', 'Analysis'], ['curves', 'Curves'], ['trials', 'Trials'], ['setup', 'Setup']]
 
 export function ExperimentPage({ id, tab, shell }: { id: string; tab: string; shell: Shell }) {
   const live = useLive(`/experiments/${id}/events?after=-1`)
@@ -46,6 +47,7 @@ export function ExperimentPage({ id, tab, shell }: { id: string; tab: string; sh
       {tabs.map(([name, text]) => <Go key={name} to={`/e/${id}${name === 'overview' ? '' : '/' + name}`} aria-current={tab === name ? 'page' : undefined}>{text}</Go>)}
     </div>
     {tab === 'overview' && <Overview e={e} live={live} dark={shell.dark} />}
+    {tab === 'analysis' && <Analysis e={e} live={live} dark={shell.dark} />}
     {tab === 'curves' && <CurvesCard e={e} live={live} dark={shell.dark} />}
     {tab === 'trials' && <TrialTable e={e} version={live.version} />}
     {tab === 'setup' && <Setup e={e} />}

@@ -45,7 +45,7 @@ function App() {
 function Page({ path, shell }: { path: string; shell: Shell }) {
   const trial = /^\/e\/([^/]+)\/t\/([^/]+)$/.exec(path)
   if (trial) return <TrialPage experiment={trial[1]} trial={trial[2]} shell={shell} />
-  const experiment = /^\/e\/([^/]+)(?:\/(curves|trials|setup))?$/.exec(path)
+  const experiment = /^\/e\/([^/]+)(?:\/(analysis|curves|trials|setup))?$/.exec(path)
   if (experiment) return <ExperimentPage id={experiment[1]} tab={experiment[2] ?? 'overview'} shell={shell} />
   if (path === '/compare') return <ComparePage shell={shell} />
   if (path === '/gpus') return <GPUsPage shell={shell} />

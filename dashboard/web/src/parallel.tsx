@@ -10,7 +10,7 @@ import { colour } from './theme'
 
 const most = 3000 // lines: more are a carpet
 
-interface Dimension { name: string; values: Json[]; numeric: boolean; log: boolean; categories: string[] }
+export interface Dimension { name: string; values: Json[]; numeric: boolean; log: boolean; categories: string[] }
 
 export function Parallel({ e, results, dark }: { e: Experiment; results: Results; dark: boolean }) {
   const [share, setShare] = useKept<'1' | '0.5' | '0.2' | '0.05'>('parallel-share', '1')
@@ -41,9 +41,12 @@ function Chosen({ e, results, rows }: { e: Experiment; results: Results; rows: n
   return <>{rows.length} chosen; the best: {best.map(i => <><Go to={`/e/${e.id}/t/${results.sequence[i]}`}>trial {results.sequence[i]}</Go> ({number(results.metric[i])}) </>)}</>
 }
 
+/** textOf is a value as it stands at an axis. */
+export const textOf = (v: Json) => typeof v === 'string' ? v : JSON.stringify(v)
+
 /** measured are the parameters that differ and the trials with results, the best last, so
  * that they are drawn over the others. */
-function measured(e: Experiment, r: Results, share: number): { dimensions: Dimension[]; rows: number[] } {
+export function measured(e: Experiment, r: Results, share: number): { dimensions: Dimension[]; rows: number[] } {
   const all = r.sequence.map((_, i) => i).filter(i => r.metric[i] !== null && Number.isFinite(r.metric[i]))
   all.sort((a, b) => (r.metric[b]! - r.metric[a]!) * (e.minimize ? 1 : -1))
   const rows = all.slice(-Math.min(most, Math.ceil(all.length * share)))
@@ -56,7 +59,7 @@ function measured(e: Experiment, r: Results, share: number): { dimensions: Dimen
     const few = distinct.size <= 8 && present.every(v => Number.isInteger(v))
     const numeric = numbers && !few && space[name]?._type !== 'choice'
     const log = numeric && (space[name]?._type ?? '').includes('log') && present.every(v => (v as number) > 0)
-    const categories = [...distinct].map(text => { const v = JSON.parse(text) as Json; return typeof v === 'string' ? v : text }).sort((a, b) => Number(a) - Number(b) || a.localeCompare(b))
+    const categories = [...distinct].map(text => textOf(JSON.parse(text) as Json)).sort((a, b) => Number(a) - Number(b) || a.localeCompare(b))
     return [{ name, values, numeric, log, categories }]
   })
   const place = (d: Dimension) => { const at = Object.keys(space).indexOf(d.name.split('/')[0]); return at < 0 ? 99 : at }
@@ -71,7 +74,7 @@ function draw(e: Experiment, dimensions: Dimension[], rows: number[], r: Results
   const data = rows.map(i => [...dimensions.map(d => {
     const v = d.values[i]
     if (v === null) return '-'
-    return d.numeric ? v as number : typeof v === 'string' ? v : JSON.stringify(v)
+    return d.numeric ? v as number : textOf(v)
   }), r.metric[i]!])
   const text = { color: colour('text'), fontSize: 11, textBorderColor: colour('card'), textBorderWidth: 3 }
   const scale = ['--c0', '--c1', '--c2', '--c3', '--c4'].map(n => colour(n.slice(2)))
