@@ -177,6 +177,7 @@ var dlcOptions = &section{keys: []key{
 	{name: "localStorageMountPoint", kind: text, required: true, doc: "where the NAS is mounted here"},
 	{name: "containerStorageMountPoint", kind: text, required: true, doc: "where trials find the NAS"},
 	{name: "keepJobs", kind: boolean, doc: "leave jobs in the console when their experiment is over"},
+	{name: "reuseMode", kind: boolean, doc: "environments, jobs that live long, take trial after trial"},
 }}
 
 // Of UAI-Train NNI never had a section: this one is ours.

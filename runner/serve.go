@@ -21,10 +21,16 @@ const takeInterval = time.Second
 // Serve is the whole life of an environment: it takes run after run from a mailbox and
 // has each run by a process of its own. It ends when it had nothing to do for so long,
 // also because the mailbox could not be read, when somebody ends all environments, and
-// by TERM, which the run it has then gets first.
-func Serve(directory, name string, idle time.Duration, out io.Writer) error {
+// by TERM, which the run it has then gets first. Of several jobs that are to serve the
+// same environment the first one does; job is empty where there are no others.
+func Serve(directory, name, job string, idle time.Duration, out io.Writer) error {
 	s := server{Taker: mailbox.Taker{Mailbox: mailbox.Mailbox{Directory: directory}, Name: name}, out: out, terms: make(chan os.Signal, 1)}
 	signal.Notify(s.terms, unix.SIGTERM)
+	if job != "" {
+		if mine, err := s.claim(job); err != nil || !mine {
+			return err
+		}
+	}
 	if err := s.Begin(); err != nil {
 		return err
 	}
@@ -36,6 +42,13 @@ func Serve(directory, name string, idle time.Duration, out io.Writer) error {
 		s.serve(ticket)
 	}
 	return s.loop(idle)
+}
+
+func (s *server) claim(job string) (mine bool, err error) {
+	if mine, err = s.Claim(job); err == nil && !mine {
+		s.say("another job serves the environment %s", s.Name)
+	}
+	return mine, err
 }
 
 // server is an environment that serves.

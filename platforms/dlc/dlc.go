@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -39,6 +38,8 @@ type Options struct {
 	// which is the kind of DLC's nodes.
 	Runner   string
 	Interval time.Duration // for tests; 0: every ten seconds
+	// Idle is how long an environment lives on without a trial; 0: ten minutes.
+	Idle time.Duration
 }
 
 // kind is what all sections have in common.
@@ -54,6 +55,7 @@ type platform struct {
 	*kind
 	section platforms.Section
 	memory  memory
+	reused  *jobs.Memory
 }
 
 // memory spares calls. Without it everything is found again.
@@ -76,6 +78,9 @@ func New(options Options) platforms.Kind {
 	if options.Interval == 0 {
 		options.Interval = interval
 	}
+	if options.Idle == 0 {
+		options.Idle = jobs.UsualIdle
+	}
 	shared := &kind{
 		Options: options,
 		runs:    verbs.New(verbs.Options{Name: Name, StateDirectory: options.StateDirectory, Runner: options.Runner}),
@@ -85,7 +90,7 @@ func New(options Options) platforms.Kind {
 }
 
 func (k *kind) open(section platforms.Section) platforms.Platform {
-	p := &platform{kind: k, section: section, memory: memory{ids: map[string]string{}, events: map[string]event{}}}
+	p := &platform{kind: k, section: section, memory: memory{ids: map[string]string{}, events: map[string]event{}}, reused: &jobs.Memory{}}
 	p.Platform = k.runs.Open(section, p.service)
 	return p
 }
@@ -97,25 +102,58 @@ func (p *platform) service(ctx context.Context, verb string) (verbs.Service, ver
 		return nil, verbs.Nature{}, err
 	}
 	nature := verbs.Nature{SharedDirectory: filepath.Join(c.Here, "perennial"), There: filepath.Join(c.There, "perennial"), Interval: p.Interval}
-	return jobs.One{Service: cluster{c, p}}, nature, nil
+	if !c.Reuse {
+		return jobs.One{Service: cluster{c, p}}, nature, nil
+	}
+	environments := jobs.Environments(p.section, nature, p.StateDirectory)
+	environments.Service, environments.Memory, environments.Idle, environments.Doubles = cluster{c, p}, p.reused, p.Idle, true
+	return environments, nature, nil
 }
 
-// CleanUp implements platforms.WithCleanup: the experiment's jobs go that are over,
-// unless the section keeps them.
+// endings is how often CleanUp looks whether environments that were told to end have.
+const endings = 3
+
+// CleanUp implements platforms.WithCleanup: environments end, and the experiment's jobs go
+// that are over, unless the section keeps them.
 func (p *platform) CleanUp(ctx context.Context) error {
 	c, err := p.client(ctx, "cleanUp")
-	if err != nil || c.Keep {
-		return errors.Join(err, p.Platform.CleanUp(ctx))
+	if err == nil {
+		err = p.Platform.CleanUp(ctx)
 	}
+	for range endings {
+		if err != nil || c.Keep {
+			return err
+		}
+		living, failed := p.removeOver(ctx, c)
+		if failed != nil || living == 0 {
+			return failed
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(p.Interval):
+		}
+	}
+	return err
+}
+
+// removeOver removes the experiment's jobs that are over, and returns how many are not.
+func (p *platform) removeOver(ctx context.Context, c *client) (living int, err error) {
 	var over []job
 	err = c.jobs(ctx, map[string]string{experimentTag: p.section.Experiment}, func(listed []job) bool {
-		over = append(over, slices.DeleteFunc(listed, func(one job) bool { return one.phase() != verbs.Gone })...)
+		for _, one := range listed {
+			if one.phase() == verbs.Gone {
+				over = append(over, one)
+			} else {
+				living++
+			}
+		}
 		return true
 	})
 	for _, one := range over {
 		err = errors.Join(err, c.remove(ctx, one.ID))
 	}
-	return errors.Join(err, p.Platform.CleanUp(ctx))
+	return living, err
 }
 
 // client has the section's credentials of now.

@@ -41,6 +41,10 @@ func TestConformance(t *testing.T) {
 	platformtest.RunSection(t, kind, func(t *testing.T) map[string]any { return keys(dlclab.New(t), nil) })
 }
 
+func TestConformanceWithEnvironmentsThatTakeTrialAfterTrial(t *testing.T) {
+	platformtest.RunSection(t, kind, func(t *testing.T) map[string]any { return keys(dlclab.New(t), map[string]any{"reuseMode": true}) })
+}
+
 // opened is a section of a service of its own.
 type opened struct {
 	*platformtest.Opened
@@ -214,4 +218,29 @@ func TestManyTrialsCostFewCallsNoneOfWhichIsRefused(t *testing.T) {
 	require.Equal(t, number, o.Calls("CreateJob"))
 	polls := int(time.Since(began)/interval) + 1
 	require.LessOrEqual(t, o.Calls("ListJobs"), number+2*polls, "one before a job is made, and one for all of them")
+}
+
+func TestAnEnvironmentOfWhichNobodyHeardServesAndGoesWithItsExperiment(t *testing.T) {
+	t.Parallel()
+	o := open(t, map[string]any{"reuseMode": true})
+	o.Have(servicelab.Fault{Of: "CreateJob", Lost: true})
+	handle := o.Start(1, "sleep 2; echo perennial: final 1")
+	o.Await(handle, platformtest.Running)
+	report := o.Await(handle, platformtest.Succeeded)
+	require.Len(t, report.Journal.Records, 1)
+	require.Equal(t, 1, o.Calls("CreateJob"))
+	require.Eventually(t, func() bool {
+		require.NoError(t, o.Platform.(platforms.WithCleanup).CleanUp(t.Context()))
+		return len(o.States()) == 0
+	}, time.Minute, 20*time.Millisecond)
+}
+
+func TestManyTrialsOfAFewEnvironmentsCostFewJobs(t *testing.T) {
+	t.Parallel()
+	o := open(t, map[string]any{"reuseMode": true})
+	o.RunMany(platformtest.Many(t, 60), 5, "echo perennial: final 1", platformtest.Tick)
+	t.Logf("calls: %v", o.AllCalls())
+	require.LessOrEqual(t, o.Calls("CreateJob"), 5)
+	require.NoError(t, o.Platform.(platforms.WithCleanup).CleanUp(t.Context()))
+	require.Eventually(t, func() bool { states := o.States(); return states["Queuing"]+states["Running"] == 0 }, time.Minute, 20*time.Millisecond)
 }

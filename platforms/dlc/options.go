@@ -30,6 +30,7 @@ type settings struct {
 	Here      string `json:"localStorageMountPoint"`
 	There     string `json:"containerStorageMountPoint"`
 	Keep      bool   `json:"keepJobs"`
+	Reuse     bool   `json:"reuseMode"`
 }
 
 func parse(options json.RawMessage) (s settings, err error) {

@@ -28,9 +28,6 @@ const Name = "openpai"
 // minute, so that five experiments of one user meet no limit.
 const interval = 5 * time.Second
 
-// usualIdle is how long an environment lives on without a trial, as in NNI.
-const usualIdle = 10 * time.Minute
-
 // Options say what the platform stands on.
 type Options struct {
 	StateDirectory string // absolute, on a disk of this machine
@@ -73,7 +70,7 @@ func New(options Options) platforms.Kind {
 		options.Interval = interval
 	}
 	if options.Idle == 0 {
-		options.Idle = usualIdle
+		options.Idle = jobs.UsualIdle
 	}
 	shared := &kind{
 		Options:  options,
@@ -107,13 +104,9 @@ func (p *platform) service(ctx context.Context, verb string) (verbs.Service, ver
 	if !c.reuses() {
 		return jobs.One{Service: service}, nature, nil
 	}
-	name := fmt.Sprintf("%s-%d", p.section.Experiment, p.section.Index)
-	return jobs.Reused{
-		Service: service, Memory: p.memory, Here: nature.SharedDirectory, There: nature.There, Idle: p.Idle,
-		Pool: filepath.Join("experiments", p.section.Experiment, fmt.Sprintf("environments-%d", p.section.Index)),
-		Name: "perennial-" + name + "-environment-",
-		Lock: filepath.Join(p.StateDirectory, "platforms", Name, "environments", name+".lock"),
-	}, nature, nil
+	environments := jobs.Environments(p.section, nature, p.StateDirectory)
+	environments.Service, environments.Memory, environments.Idle = service, p.memory, p.Idle
+	return environments, nature, nil
 }
 
 // client has the section's credentials of now.

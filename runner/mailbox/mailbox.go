@@ -36,6 +36,7 @@ const (
 	left         = "left"    // a file: the environment takes no more
 	served       = "served"  // a file: the environment has taken a run
 	started      = "started" // a file: the service has accepted the environment's job
+	job          = "job"     // a file: which of the jobs of the environment's name serves it
 	end          = "end"     // a file in the mailbox: every environment ends
 )
 
@@ -52,9 +53,10 @@ type Ticket struct {
 }
 
 // ServeCommand is the command line of an environment, whose runner ends when it had
-// nothing to do for so many seconds.
-func ServeCommand(runner, mailbox, name, seconds string) []string {
-	return []string{runner, "serve", mailbox, name, seconds}
+// nothing to do for so many seconds. Where a service may make two jobs of one name each
+// start has a job of its own to name, of which one alone serves.
+func ServeCommand(runner, mailbox, name, seconds string, job ...string) []string {
+	return append([]string{runner, "serve", mailbox, name, seconds}, job...)
 }
 
 func (m Mailbox) path(names ...string) string {

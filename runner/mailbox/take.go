@@ -17,6 +17,24 @@ type Taker struct {
 // Begin makes room, also where whoever expected the environment has not yet.
 func (t Taker) Begin() error { return t.Expect(t.Name) }
 
+// Claim tells whether this job serves the environment, and no other of the same name, now
+// or before.
+func (t Taker) Claim(name string) (bool, error) {
+	if exists(t.path(over, t.Name)) {
+		return false, nil
+	}
+	if err := t.Begin(); err != nil {
+		return false, err
+	}
+	path := t.path(environments, t.Name, job)
+	err := rundir.CreateFile(path, []byte(name), 0o644)
+	if !errors.Is(err, fs.ErrExist) {
+		return err == nil, err
+	}
+	first, err := os.ReadFile(path)
+	return string(first) == name, err
+}
+
 // Leases are the runs that an earlier process of the environment's had.
 func (t Taker) Leases() ([]string, error) { return names(t.path(environments, t.Name, leases)) }
 

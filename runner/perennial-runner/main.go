@@ -55,8 +55,8 @@ func command(arguments []string) error {
 		return runner.Run(arguments[1])
 	case len(arguments) == 2 && arguments[0] == "once":
 		return runner.RunOnce(arguments[1])
-	case within(arguments, "serve", 3, 3):
-		return serve(arguments[1], arguments[2], arguments[3])
+	case within(arguments, "serve", 3, 4):
+		return serve(arguments[1], arguments[2], arguments[3], argument(arguments, 4))
 	case len(arguments) == 2 && arguments[0] == "sweep":
 		return runner.Sweep(arguments[1])
 	case within(arguments, "container", 1, 2):
@@ -78,12 +78,12 @@ func command(arguments []string) error {
 	return nil
 }
 
-func serve(directory, name, seconds string) error {
+func serve(directory, name, seconds, job string) error {
 	idle, err := strconv.ParseFloat(seconds, 64)
 	if err != nil {
 		return err
 	}
-	return runner.Serve(directory, name, time.Duration(idle*float64(time.Second)), os.Stdout)
+	return runner.Serve(directory, name, job, time.Duration(idle*float64(time.Second)), os.Stdout)
 }
 
 // within tells whether the arguments are a command with so many words behind it.

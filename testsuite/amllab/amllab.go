@@ -7,6 +7,7 @@ package amllab
 
 import (
 	"encoding/pem"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -79,6 +80,18 @@ func (s *Service) certificate() string { return filepath.Join(s.directory, "cert
 func (s *Service) Environment() []string {
 	return []string{"AZURE_TENANT_ID=" + Tenant, "AZURE_CLIENT_ID=" + ClientID, "AZURE_CLIENT_SECRET=" + ClientSecret,
 		"AZURE_AUTHORITY_HOST=" + s.URL, "SSL_CERT_FILE=" + s.certificate()}
+}
+
+// Section are the lines of a trainingService here.
+func (s *Service) Section() string {
+	return fmt.Sprintf(`  platform: aml
+  subscriptionId: %s
+  resourceGroup: %s
+  workspaceName: %s
+  computeTarget: %s
+  dockerImage: msranni/nni:latest
+  endpoint: %s
+`, Subscription, Group, Workspace, Compute, s.URL)
 }
 
 // Close ends it, with all that runs in it.

@@ -5,6 +5,7 @@
 package dlclab
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -69,6 +70,25 @@ func New(t testing.TB) *Service {
 		_ = os.RemoveAll(directory)
 	})
 	return s
+}
+
+// Section are the lines of a trainingService here, as NNI's users write them.
+func (s *Service) Section() string {
+	return fmt.Sprintf(`  platform: dlc
+  type: Worker
+  image: registry-vpc.cn-hangzhou.aliyuncs.com/ours/nni:latest
+  jobType: PyTorchJob
+  podCount: 1
+  ecsSpec: %s
+  region: %s
+  endpoint: %s
+  workspaceId: "%s"
+  nasDataSourceId: %s
+  accessKeyId: %s
+  accessKeySecret: %s
+  localStorageMountPoint: %s
+  containerStorageMountPoint: %s
+`, Spec, Region, s.URL, Workspace, NAS, KeyID, KeySecret, s.Here, s.There)
 }
 
 // Renew has the access key's old secret refused from now on.

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,9 @@ import (
 	"github.com/perennial-ml/perennial/runner/mailbox"
 	"github.com/perennial-ml/perennial/runner/rundir"
 )
+
+// UsualIdle is how long an environment lives on without a trial, as in NNI.
+const UsualIdle = 10 * time.Minute
 
 const (
 	// failurePause is how long no environment is started after one could not be, or
@@ -42,6 +46,20 @@ type Reused struct {
 	Name        string // what environments' names begin with, unique for ever
 	Lock        string // a path on a disk of this machine
 	Idle        time.Duration
+	// Doubles says that a service may make two jobs of one name, where an answer was lost.
+	// One of them serves.
+	Doubles bool
+}
+
+// Environments are those of a section, with a shared directory.
+func Environments(section platforms.Section, nature verbs.Nature, state string) Reused {
+	name := fmt.Sprintf("%s-%d", section.Experiment, section.Index)
+	return Reused{
+		Here: nature.SharedDirectory, There: nature.There,
+		Pool: filepath.Join("experiments", section.Experiment, fmt.Sprintf("environments-%d", section.Index)),
+		Name: "perennial-" + name + "-environment-",
+		Lock: filepath.Join(state, "platforms", section.Platform, "environments", name+".lock"),
+	}
 }
 
 // Memory is what a process remembers of a section's environments: nothing that another
@@ -124,11 +142,13 @@ func (r Reused) Submit(ctx context.Context, wanted verbs.Submission) (json.RawMe
 }
 
 // see is what is where. A run that has its exit record keeps nobody busy any more, also
-// where its ticket is still there.
+// where its ticket is still there. An environment that has taken one was accepted, also
+// where no answer said so.
 func (r Reused) see() (mailbox.Board, error) {
 	seen, err := r.box().Look()
 	for i := range seen.Environments {
 		one := &seen.Environments[i]
+		one.Started = one.Started || one.Served || len(one.Leases) > 0
 		one.Leases = slices.DeleteFunc(one.Leases, func(name string) bool {
 			ticket, err := mailbox.Taker{Mailbox: r.box(), Name: one.Name}.Read(name)
 			return err == nil && r.ended(ticket)
@@ -179,7 +199,11 @@ func (r Reused) startOne(ctx context.Context, board *board) error {
 		}
 		board.Environments = append(board.Environments, mailbox.Environment{Name: name})
 	}
-	command := mailbox.ServeCommand(first.Runner, filepath.Join(r.There, r.Pool), name, strconv.FormatFloat(r.Idle.Seconds(), 'f', -1, 64))
+	var job []string
+	if r.Doubles {
+		job = []string{rand.Text()}
+	}
+	command := mailbox.ServeCommand(first.Runner, filepath.Join(r.There, r.Pool), name, strconv.FormatFloat(r.Idle.Seconds(), 'f', -1, 64), job...)
 	if err := r.Start(ctx, name, command, first.GPUs); err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package services
 
 import (
-	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -11,17 +10,6 @@ import (
 	"github.com/perennial-ml/perennial/testsuite/endtoend"
 )
 
-func onAML(azure *amllab.Service) string {
-	return fmt.Sprintf(`  platform: aml
-  subscriptionId: %s
-  resourceGroup: %s
-  workspaceName: %s
-  computeTarget: %s
-  dockerImage: msranni/nni:latest
-  endpoint: %s
-`, amllab.Subscription, amllab.Group, amllab.Workspace, amllab.Compute, azure.URL)
-}
-
 func TestTrialsOnAzureMLOutliveTheirHostAndAreStoppedByTheAssessorAndByHand(t *testing.T) {
 	t.Parallel()
 	azure, err := amllab.Start()
@@ -29,8 +17,8 @@ func TestTrialsOnAzureMLOutliveTheirHostAndAreStoppedByTheAssessorAndByHand(t *t
 	t.Cleanup(azure.Close)
 	h := endtoend.NewHome(t)
 	h.Env = azure.Environment()
-	watched := h.Follow(h.Experiment(endtoend.Plan{Trials: 3, Concurrency: 1, Script: judged, Code: "judged", Platform: onAML(azure), More: medianstop})).ID()
-	run := h.Follow(h.Experiment(endtoend.Plan{Trials: 2, Concurrency: 2, Steps: "10", Pause: "0.3", Code: "code", Platform: onAML(azure)}))
+	watched := h.Follow(h.Experiment(endtoend.Plan{Trials: 3, Concurrency: 1, Script: judged, Code: "judged", Platform: azure.Section(), More: medianstop})).ID()
+	run := h.Follow(h.Experiment(endtoend.Plan{Trials: 2, Concurrency: 2, Steps: "10", Pause: "0.3", Code: "code", Platform: azure.Section()}))
 	for sequence := range 2 {
 		h.Await("another trial in the ledger", func() bool { return len(h.Ledger()) > sequence })
 		h.KillAndAwait(endtoend.Host)

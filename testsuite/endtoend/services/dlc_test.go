@@ -1,7 +1,6 @@
 package services
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,28 +37,10 @@ func commandsWith(t *testing.T, text string) (found []string) {
 	return found
 }
 
-func onDLC(service *dlclab.Service) string {
-	return fmt.Sprintf(`  platform: dlc
-  type: Worker
-  image: registry-vpc.cn-hangzhou.aliyuncs.com/ours/nni:latest
-  jobType: PyTorchJob
-  podCount: 1
-  ecsSpec: %s
-  region: %s
-  endpoint: %s
-  workspaceId: "%s"
-  nasDataSourceId: %s
-  accessKeyId: %s
-  accessKeySecret: %s
-  localStorageMountPoint: %s
-  containerStorageMountPoint: %s
-`, dlclab.Spec, dlclab.Region, service.URL, dlclab.Workspace, dlclab.NAS, dlclab.KeyID, dlclab.KeySecret, service.Here, service.There)
-}
-
 func TestTrialsOnDLCOutliveTheirHostAndAreStopped(t *testing.T) {
 	t.Parallel()
 	service, h := dlclab.New(t), endtoend.NewHome(t)
-	run := h.Follow(h.Experiment(endtoend.Plan{Trials: 4, Concurrency: 2, Steps: "10", Pause: "0.3", Code: "code", Platform: onDLC(service)}))
+	run := h.Follow(h.Experiment(endtoend.Plan{Trials: 4, Concurrency: 2, Steps: "10", Pause: "0.3", Code: "code", Platform: service.Section()}))
 	for sequence := range 2 {
 		h.Await("another trial in the ledger", func() bool { return len(h.Ledger()) > sequence })
 		h.KillAndAwait(endtoend.Host)
@@ -72,7 +53,7 @@ func TestTrialsOnDLCOutliveTheirHostAndAreStopped(t *testing.T) {
 	require.Equal(t, []string{filepath.Join(h.Dir, "experiments", run.ID(), "secrets")}, filesWith(t, h.Dir, dlclab.KeySecret))
 	require.Empty(t, filesWith(t, service.Here, dlclab.KeySecret))
 
-	run = h.Follow(h.Experiment(endtoend.Plan{Trials: 1, Concurrency: 1, Steps: "4000", Pause: "0.3", Code: "code", Platform: onDLC(service)}))
+	run = h.Follow(h.Experiment(endtoend.Plan{Trials: 1, Concurrency: 1, Steps: "4000", Pause: "0.3", Code: "code", Platform: service.Section() + "  reuseMode: true\n"}))
 	h.AwaitState(run.ID(), 0, "RUNNING", 1)
 	h.Must("stop", run.ID())
 	h.AwaitFor(endtoend.Patience, "no job that runs or waits", func() bool {
