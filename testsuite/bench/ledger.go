@@ -14,7 +14,8 @@ import (
 // started, to 10 ms.
 type Ledger struct {
 	starts, ends []float64
-	startOf      map[string]float64 // by the name of who began
+	// startOf and endOf are by the name of who noted it.
+	startOf, endOf map[string]float64
 }
 
 func readLedger(path string) (Ledger, error) {
@@ -22,7 +23,7 @@ func readLedger(path string) (Ledger, error) {
 	if err != nil {
 		return Ledger{}, err
 	}
-	ledger := Ledger{startOf: map[string]float64{}}
+	ledger := Ledger{startOf: map[string]float64{}, endOf: map[string]float64{}}
 	for line := range strings.Lines(string(content)) {
 		words := strings.Fields(line)
 		if len(words) != 3 {
@@ -35,7 +36,7 @@ func readLedger(path string) (Ledger, error) {
 		if words[0] == "start" {
 			ledger.starts, ledger.startOf[words[2]] = append(ledger.starts, at), at
 		} else {
-			ledger.ends = append(ledger.ends, at)
+			ledger.ends, ledger.endOf[words[2]] = append(ledger.ends, at), at
 		}
 	}
 	slices.Sort(ledger.starts)

@@ -26,16 +26,18 @@ type Plan struct {
 	Ended    int // experiments that have ended in a home with some live ones
 	Pods     int // trials in pods, of each of the slots
 	Crowd    int // trials in pods of a simulated node
+	Services int // trials at once on a service
+	Reports  int // of each of these, one every five seconds
 }
 
 var (
-	full  = Plan{Rounds: 3, AtFour: 200, AtMore: 400, Kept: 1000, Imports: 48, Long: 5000, Parallel: 500, Ended: 300, Pods: 15, Crowd: 1000}
-	quick = Plan{Rounds: 1, AtFour: 40, AtMore: 80, Kept: 100, Imports: 8, Long: 200, Parallel: 50, Ended: 30, Pods: 5, Crowd: 100}
+	full  = Plan{Rounds: 3, AtFour: 200, AtMore: 400, Kept: 1000, Imports: 48, Long: 5000, Parallel: 500, Ended: 300, Pods: 15, Crowd: 1000, Services: 100, Reports: 12}
+	quick = Plan{Rounds: 1, AtFour: 40, AtMore: 80, Kept: 100, Imports: 8, Long: 200, Parallel: 50, Ended: 30, Pods: 5, Crowd: 100, Services: 20, Reports: 6}
 )
 
 func main() {
 	plan := full
-	parts := flag.String("parts", "empty,kept,import,warm,split,long,home,remote,kubernetes,kubernetes-scale", "what to measure")
+	parts := flag.String("parts", "empty,kept,import,warm,split,long,home,remote,clusters,kubernetes,kubernetes-scale", "what to measure")
 	small := flag.Bool("quick", false, "measure little: to see that everything works")
 	starter := flag.String("starter", "bin/starter", "the program under test")
 	venv := flag.String("venv", "", "a Python environment with nni 3.0; empty: one is made from PyPI")
@@ -114,7 +116,7 @@ func (b *Bench) close(keep bool) {
 
 func (b *Bench) run(plan Plan, parts []string) error {
 	measure := map[string]func(Plan) error{
-		"empty": b.empty, "kept": b.kept, "import": b.imports, "warm": b.warm, "split": b.split, "long": b.long, "home": b.longHome, "remote": b.remote, "kubernetes": b.kubernetes, "kubernetes-scale": b.kubernetesScale,
+		"empty": b.empty, "kept": b.kept, "import": b.imports, "warm": b.warm, "split": b.split, "long": b.long, "home": b.longHome, "remote": b.remote, "clusters": b.clusters, "kubernetes": b.kubernetes, "kubernetes-scale": b.kubernetesScale,
 	}
 	conditions()
 	for _, part := range parts {

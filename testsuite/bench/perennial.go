@@ -19,10 +19,10 @@ type Perennial struct {
 	cores         string // that the host may use; empty: all
 }
 
-// newPerennial returns a state directory whose host serves.
-func (b *Bench) newPerennial() (*Perennial, error) {
+// newPerennial returns a state directory whose host serves, with further variables.
+func (b *Bench) newPerennial(variables ...string) (*Perennial, error) {
 	b.number++
-	p := &Perennial{program: b.starter, cores: b.cores, home: filepath.Join(b.scratch, fmt.Sprintf("home-%d", b.number))}
+	p := &Perennial{program: b.starter, variables: variables, cores: b.cores, home: filepath.Join(b.scratch, fmt.Sprintf("home-%d", b.number))}
 	if b.profile {
 		p.variables = append(p.variables, "PERENNIAL_PROFILE="+b.scratch)
 	}
