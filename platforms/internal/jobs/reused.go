@@ -143,9 +143,15 @@ func (r Reused) Submit(ctx context.Context, wanted verbs.Submission) (json.RawMe
 
 // see is what is where. A run that has its exit record keeps nobody busy any more, also
 // where its ticket is still there. An environment that has taken one was accepted, also
-// where no answer said so.
+// where no answer said so. A ticket that was taken as the board was read is where it came
+// to: nobody need start an environment for it.
 func (r Reused) see() (mailbox.Board, error) {
 	seen, err := r.box().Look()
+	seen.Queued = slices.DeleteFunc(seen.Queued, func(name string) bool {
+		return slices.ContainsFunc(seen.Environments, func(one mailbox.Environment) bool {
+			return slices.Contains(one.Leases, name) || slices.Contains(one.Died, name)
+		})
+	})
 	for i := range seen.Environments {
 		one := &seen.Environments[i]
 		one.Started = one.Started || one.Served || len(one.Leases) > 0
