@@ -253,17 +253,31 @@ func keptOf(found *ml.JobBaseProperties) kept {
 	return kept{Host: "https://" + at.Host, URL: endpoint("Studio")}
 }
 
+// Poll asks about each run alone. That one of them cannot be asked about keeps nothing from
+// the others; a refusal of the login and a limit of calls concern all.
 func (w workspace) Poll(ctx context.Context, asked []verbs.Question) ([]verbs.Report, error) {
-	reports := make([]verbs.Report, len(asked))
-	group, ctx := errgroup.WithContext(ctx)
+	reports, faults := make([]verbs.Report, len(asked)), make([]error, len(asked))
+	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for i, question := range asked {
-		group.Go(func() (err error) {
-			reports[i], err = w.look(ctx, question)
-			return err
+		group.Go(func() error {
+			reports[i], faults[i] = w.look(ctx, question)
+			return nil
 		})
 	}
-	return reports, group.Wait()
+	_ = group.Wait() // each has its own
+	failed := 0
+	for i, err := range faults {
+		if err == nil {
+			continue
+		}
+		failed++
+		if code := platforms.CodeOf(err); failed == len(asked) || code == platforms.Denied || code == platforms.Exhausted {
+			return nil, err
+		}
+		reports[i] = verbs.Report{Phase: verbs.Unknown, Next: asked[i].After, Reason: verbs.Reason{Code: "platform", Text: err.Error()}}
+	}
+	return reports, nil
 }
 
 // look tells how a run is and what it has reported.

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -131,6 +132,23 @@ func TestARefusalSaysWhatToDo(t *testing.T) {
 	}
 	report := o.End(handle)
 	require.Contains(t, report.Handle.URL, "https://ml.azure.com/runs/")
+}
+
+func TestARunThatCannotBeAskedAboutKeepsNothingFromOthers(t *testing.T) {
+	o := open(t, nil)
+	first, second := o.Start(1, "exec sleep 60"), o.Start(2, "exec sleep 60")
+	o.Await(first, platformtest.Running)
+	o.Await(second, platformtest.Running)
+	azure.Have(servicelab.Fault{Of: "history", Status: 500})
+	require.Eventually(t, func() bool { // what was said just before is as good for a moment
+		reports, err := o.Poll(t.Context(), platforms.Ask(first, second))
+		require.NoError(t, err)
+		phases := []platforms.Phase{reports[0].Phase, reports[1].Phase}
+		require.Contains(t, phases, platforms.Running)
+		return slices.Contains(phases, platforms.Unreachable)
+	}, time.Minute, 20*time.Millisecond)
+	o.End(first)
+	o.End(second)
 }
 
 func TestANodeThatIsLostIsNoEndOfTheTrials(t *testing.T) {
