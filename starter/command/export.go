@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/perennial-ml/perennial/dashboard"
 	"github.com/perennial-ml/perennial/dashboard/views"
 
 	"github.com/perennial-ml/perennial/metrics"
@@ -29,6 +30,10 @@ final result, its parameters, and what it reported, as the JSON strings it sent.
 CSV has a column for each parameter (a nested choice as one, in JSON), one for each
 key of a metric that is an object, "reward" for a metric that is a number,
 "trialJobId", and with --intermediate a list of those in JSON, "intermediate".
+
+HTML is the pages of the dashboard as one file, to send to somebody: it needs no
+server and asks for nothing. Every trial is in it, with its attempts, its curve, and
+the configuration as it was accepted; what trials wrote into their logs is not.
 
 With --all every trial that has ended is there, failed, early-stopped and cancelled
 ones too, with its state, the reason and its intermediates. The value of one that was
@@ -47,12 +52,12 @@ type exportFormat string
 func (f *exportFormat) String() string { return string(*f) }
 
 // Type is what help shows as the flag's value.
-func (f *exportFormat) Type() string { return "json|csv" }
+func (f *exportFormat) Type() string { return "json|csv|html" }
 
 // Set takes the flag's value.
 func (f *exportFormat) Set(value string) error {
-	if value != "json" && value != "csv" {
-		return fmt.Errorf("there are json and csv")
+	if value != "json" && value != "csv" && value != "html" {
+		return fmt.Errorf("there are json, csv and html")
 	}
 	*f = exportFormat(value)
 	return nil
@@ -61,8 +66,9 @@ func (f *exportFormat) Set(value string) error {
 func (w World) exportCommand() *cobra.Command {
 	want := exportChoice{format: "json"}
 	cmd := &cobra.Command{
-		Use: "export [EXPERIMENT]", Short: "Write results as JSON or CSV", Long: exportHelp,
+		Use: "export [EXPERIMENT]", Short: "Write results as JSON or CSV, or the dashboard's pages as a file", Long: exportHelp,
 		Example: examples("starter export k3v9x2ab --format csv --file results.csv", "starter export --intermediate",
+			"starter export k3v9x2ab --format html --file k3v9x2ab.html",
 			"starter export k3v9x2ab --all | jq '.[] | select(.state == \"EARLY_STOPPED\")'"),
 		Args: atMost(1), ValidArgsFunction: w.completeExperiments,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -73,7 +79,7 @@ func (w World) exportCommand() *cobra.Command {
 	cmd.Flags().BoolVarP(&want.intermediate, "intermediate", "i", false, "add what trials reported on the way, the final result last")
 	cmd.Flags().BoolVarP(&want.all, "all", "a", false, "every trial that ended, with its state, reason and intermediates")
 	cmd.Flags().StringVarP(&want.file, "file", "f", "", "write to this file instead of standard output")
-	complete(cmd, "format", "json", "csv")
+	complete(cmd, "format", "json", "csv", "html")
 	return cmd
 }
 
@@ -98,14 +104,15 @@ func (r reader) export(ctx context.Context, name string, want exportChoice) erro
 		return err
 	}
 	results := r.results(ctx, e.ID, want)
-	write := writeJSON
-	if want.format == "csv" {
-		write = writeCSV
-	}
+	write := map[exportFormat]func(io.Writer) error{
+		"json": func(out io.Writer) error { return writeJSON(out, results) },
+		"csv":  func(out io.Writer) error { return writeCSV(out, results) },
+		"html": func(out io.Writer) error { return dashboard.WriteStill(ctx, out, r.views(), e.ID) },
+	}[want.format]
 	if want.file == "" {
-		return write(r.Out, results)
+		return write(r.Out)
 	}
-	return r.replace(want.file, func(out io.Writer) error { return write(out, results) })
+	return r.replace(want.file, write)
 }
 
 // results are an experiment's as they are wanted, one after the other: there may be

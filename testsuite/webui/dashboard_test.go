@@ -300,6 +300,36 @@ func TestAnalysisTellsWhatResultsDependOn(t *testing.T) {
 	d.says("document.querySelectorAll('.chart')[0].getAttribute('aria-label')", "The cost of 24 trials by x and n")
 }
 
+// TestAnExperimentIsOneFileThatAsksNobody opens an export from the disk while no host is
+// there: every page of the experiment is in it, and nothing is asked for.
+func TestAnExperimentIsOneFileThatAsksNobody(t *testing.T) {
+	t.Parallel()
+	d := sit(t, endtoend.Plan{Trials: 24, Concurrency: 4, Script: twoNumbers})
+	d.home.Await("DONE", func() bool { return d.home.Show(d.id).Status == "DONE" })
+	file := t.TempDir() + "/experiment.html"
+	d.home.Must("export", d.id, "--format", "html", "--file", file)
+	d.home.Must("serve", "--stop")
+	asked, err := d.browser.Asked()
+	require.NoError(t, err)
+	d.open("file://"+file, "endtoend", "as of", "24 of 24", "Best trial", "Slots")
+	d.clicks("Analysis", "From 24 results", "On the Pareto front")
+	d.clicks("Trials", "24 trials")
+	d.clicks("Metric", "24 trials")
+	d.says("document.querySelector('.tr .id')?.textContent", d.home.Show(d.id).Best.ID)
+	_, err = d.browser.Run("document.querySelector('.tr a').click()")
+	require.NoError(t, err)
+	d.sees("How it ended", "cost", d.home.Show(d.id).Best.ID)
+	d.clicks(d.id, "Best trial")
+	d.clicks("Curves", "No trial has reported")
+	d.clicks("Setup", "Search space")
+	for _, act := range []string{"Limits", "Add a trial"} {
+		require.Error(t, d.browser.Click(act), "nobody is there to do it")
+	}
+	for _, address := range asked() {
+		require.True(t, strings.HasPrefix(address, "file://"+file) || strings.HasPrefix(address, "data:"), address)
+	}
+}
+
 // selects takes one of many.
 func (d *desk) selects(label, value string) {
 	d.t.Helper()

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { detailOf, type Experiment, type Json, type Listed, type WholeTrial } from './api'
+import { still } from './still'
 import { Copy } from './parts'
 
 /** Wish is something to ask for, by a key that makes it the same wish when it is sent again. */
@@ -71,6 +72,7 @@ export function ExperimentActs({ e }: { e: Experiment }) {
   const [open, setOpen] = useState<Open>('')
   const close = () => setOpen('')
   const wish = (name: string, value?: Json): Wish => ({ path: `/experiments/${e.id}/commands`, body: value === undefined ? { name } : { name, value }, key: key() })
+  if (still) return null
   const lives = e.status === 'RUNNING', over = e.status === 'DONE' || e.status === 'STOPPED'
   return <div class="acts" role="group" aria-label="What can be asked of this experiment">
     {lives && !e.paused && <button type="button" onClick={() => setOpen('pause')}>Pause</button>}
@@ -136,6 +138,7 @@ export function TrialActs({ t }: { t: WholeTrial }) {
   const [open, setOpen] = useState<'' | 'kill' | 'early-stop' | 'clone'>('')
   const close = () => setOpen('')
   const lives = t.state === 'RUNNING' || t.state === 'WAITING'
+  if (still) return null
   const wish = (how: string): Wish => ({ path: `/experiments/${t.experiment}/trials/${t.sequence}/end`, body: { how }, key: key() })
   return <div class="acts" role="group" aria-label="What can be asked of this trial">
     <button type="button" onClick={() => setOpen('clone')}>Run again with changes</button>

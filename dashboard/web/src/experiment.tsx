@@ -7,6 +7,7 @@ import { useLive, useResource, type Live } from './live'
 import type { Shell } from './main'
 import { Card, Copy, Pill, Progress, Tile, useNow, word } from './parts'
 import { Go } from './router'
+import { still } from './still'
 import { Analysis } from './analysis'
 import { ExperimentActs } from './acts'
 import { BestSoFar } from './best'
@@ -110,7 +111,7 @@ function Setup({ e }: { e: Experiment }) {
     </Card>
     <Card title="In a terminal">
       <ul class="commands">{commands.map(c => <li><code>{c}</code><Copy text={c} label={`copy ${c}`}>copy</Copy></li>)}</ul>
-      <p><a href={`/api/v1/experiments/${e.id}/temporal`} target="_blank" rel="noreferrer">Its workflow in Temporal's Web UI</a> · <a href="/api/v1/openapi.json" target="_blank" rel="noreferrer">API</a></p>
+      {!still && <p><a href={`/api/v1/experiments/${e.id}/temporal`} target="_blank" rel="noreferrer">Its workflow in Temporal's Web UI</a> · <a href="/api/v1/openapi.json" target="_blank" rel="noreferrer">API</a></p>}
     </Card>
     <Card title="As it was accepted" more={<Copy text={JSON.stringify(e.config, null, 2)}>Copy</Copy>} wide>
       <pre class="file" tabIndex={0}>{JSON.stringify(e.config, null, 2)}</pre>

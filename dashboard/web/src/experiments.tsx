@@ -7,6 +7,7 @@ import type { Shell } from './main'
 import { RemoveExperiments } from './acts'
 import { comparing } from './compare'
 import { Pill, Progress, Spark, useNow } from './parts'
+import { leaf } from './still'
 import { Go, go } from './router'
 
 export function Experiments({ shell }: { shell: Shell }) {
@@ -44,7 +45,7 @@ export function Experiments({ shell }: { shell: Shell }) {
 function Nothing({ searched }: { searched: boolean }) {
   if (searched) return <div class="empty"><p>No experiment is called so.</p></div>
   return <div class="empty">
-    <img src="/leaf.svg" alt="" width="72" height="72" />
+    <img src={leaf} alt="" width="72" height="72" />
     <h2>Nothing grows here yet</h2>
     <p>These two make a small experiment and start it; it appears here at once.</p>
     <pre>starter init{'\n'}starter run experiment.yml</pre>

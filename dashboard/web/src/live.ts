@@ -2,8 +2,10 @@
 // changed, and whatever is on show is then asked for again.
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { read, Refused } from './api'
+import { still } from './still'
 
-export type Link = 'connecting' | 'live' | 'gone' | 'closed'
+/** Link is how a page stands with its host; a still one has none. */
+export type Link = 'connecting' | 'live' | 'gone' | 'closed' | 'still'
 
 /** Live is how it stands with the stream; version rises whenever something is different. */
 export interface Live { link: Link; version: number }
@@ -18,8 +20,9 @@ let program = '' // the host's version that the pages came from
 
 /** useLive listens to a stream of the API for as long as the page is seen. */
 export function useLive(path: string): Live {
-  const [live, set] = useState<Live>({ link: 'connecting', version: 0 })
+  const [live, set] = useState<Live>({ link: still ? 'still' : 'connecting', version: 0 })
   useEffect(() => {
+    if (still) return
     let source: EventSource | undefined
     let retry = 0, beat = 0, due = 0, poll = 0
     const bump = () => set(now => ({ link: now.link, version: now.version + 1 }))

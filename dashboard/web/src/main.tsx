@@ -10,6 +10,7 @@ import { GPUsPage } from './gpus'
 import { TrialPage } from './trial'
 import { Go, usePath } from './router'
 import { Choice } from './parts'
+import { leaf, still } from './still'
 import { useTheme, type Theme } from './theme'
 
 /** Shell is what a page tells of itself to what stands around it. */
@@ -30,9 +31,11 @@ function App() {
   return <>
     <a class="skip" href="#main">Skip to the content</a>
     <nav aria-label="Pages">
-      <Go to="/" class="brand"><img src="/leaf.svg" alt="" width="24" height="24" /><b>Perennial</b></Go>
-      <Go to="/" aria-current={path === '/' ? 'page' : undefined}>Experiments</Go>
-      <Go to="/gpus" aria-current={path === '/gpus' ? 'page' : undefined}>GPUs</Go>
+      <Go to="/" class="brand"><img src={leaf} alt="" width="24" height="24" /><b>Perennial</b></Go>
+      {!still && <>
+        <Go to="/" aria-current={path === '/' ? 'page' : undefined}>Experiments</Go>
+        <Go to="/gpus" aria-current={path === '/gpus' ? 'page' : undefined}>GPUs</Go>
+      </>}
       <span class="grow" />
       <Beat link={about.link} />
       <Choice<Theme> label="Colours" value={theme.chosen} onChange={theme.choose} of={[['light', 'Light'], ['system', 'Auto'], ['dark', 'Dark']]} />
@@ -54,7 +57,8 @@ function Page({ path, shell }: { path: string; shell: Shell }) {
 }
 
 function Beat({ link }: { link: Link }) {
-  const text = { connecting: 'connecting', live: 'live', gone: 'host gone', closed: 'closed' }[link]
+  if (still) return <span class="beat">as of {new Date(still.taken).toLocaleString()}</span>
+  const text = { still: '', connecting: 'connecting', live: 'live', gone: 'host gone', closed: 'closed' }[link]
   return <span class={`beat ${link}`} title={`this page is ${text}`}><i aria-hidden="true" />{text}</span>
 }
 

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import type { State, Status } from './api'
+import { still } from './still'
 
 const words: Record<string, string> = {
   USER_CANCELED: 'cancelled', SYS_CANCELED: 'cancelled by the system', EARLY_STOPPED: 'stopped early',
@@ -70,8 +71,9 @@ export function Copy({ text, children, label }: { text: string; children: Compon
 
 /** useNow is the time, every so many milliseconds. */
 export function useNow(every = 1000): number {
-  const [now, set] = useState(Date.now())
+  const [now, set] = useState(still ? Date.parse(still.taken) : Date.now())
   useEffect(() => {
+    if (still) return
     const timer = window.setInterval(() => { if (!document.hidden) set(Date.now()) }, every)
     return () => window.clearInterval(timer)
   }, [every])

@@ -11,6 +11,7 @@ import { TrialActs } from './acts'
 import { Output } from './output'
 import { Pairs } from './experiment'
 import { Go } from './router'
+import { still } from './still'
 import { colour } from './theme'
 
 export function TrialPage({ experiment, trial, shell }: { experiment: string; trial: string; shell: Shell }) {
@@ -43,7 +44,7 @@ export function TrialPage({ experiment, trial, shell }: { experiment: string; tr
         {t.source === 'customized' && <p class="faint">Added by hand.</p>}
         {t.final?.trimStart().startsWith('{') && <Result text={t.final} />}
       </Card>
-      <Output t={t} />
+      {!still && <Output t={t} />}
       <Attempts t={t} now={now} />
     </div>
   </>
