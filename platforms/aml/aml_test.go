@@ -151,6 +151,18 @@ func TestARunThatCannotBeAskedAboutKeepsNothingFromOthers(t *testing.T) {
 	o.End(second)
 }
 
+func TestAnOutageSaysNothingOfARun(t *testing.T) {
+	o := open(t, nil)
+	handle := o.Start(1, "exec sleep 60")
+	o.Await(handle, platformtest.Running)
+	azure.Down(true)
+	err := o.AwaitFault(handle)
+	azure.Down(false)
+	require.Equal(t, platforms.Transient, platforms.CodeOf(err), "%v", err)
+	require.ErrorContains(t, err, "cannot reach 127.0.0.1")
+	require.Equal(t, platforms.Exited, o.End(handle).Phase)
+}
+
 func TestANodeThatIsLostIsNoEndOfTheTrials(t *testing.T) {
 	o := open(t, nil)
 	handle := o.Start(1, "echo perennial: intermediate 1; exec sleep 60")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/testsuite/platformtest"
+	"github.com/perennial-ml/perennial/testsuite/servicelab"
 	"github.com/perennial-ml/perennial/testsuite/uailab"
 	"github.com/perennial-ml/perennial/trial"
 )
@@ -102,7 +103,7 @@ func TestOutputThatCannotBeFetchedIsFetchedLater(t *testing.T) {
 	t.Parallel()
 	o := openBucket(t, nil)
 	handle := o.Start(1, "true")
-	o.Have(uailab.Fault{Of: "UFileGET", Status: 502})
+	o.Have(servicelab.Fault{Of: "UFileGET", Status: 502})
 	report := o.Await(handle, func(report platforms.Report) bool { return report.Reason.Code == "fetching" })
 	require.Equal(t, platforms.Unreachable, report.Phase)
 	require.Contains(t, report.Reason.Text, "502")

@@ -15,7 +15,7 @@ func TestManyTrialsCostFewCallsNoneOfWhichIsRefused(t *testing.T) {
 	t.Parallel()
 	const callsAMinute, atOnce = 600, 20
 	o := open(t, nil)
-	o.Limit, o.Span = callsAMinute+callsAMinute/10, time.Minute // calls arrive a little later than they are counted here
+	o.Allow("", callsAMinute+callsAMinute/10, time.Minute) // calls arrive a little later than they are counted here
 	o.Platform = o.By(func(state string) platforms.Kind {
 		return uaitrain.New(uaitrain.Options{StateDirectory: state, Runner: runner, Interval: 2 * time.Second, CallsAMinute: callsAMinute})
 	})

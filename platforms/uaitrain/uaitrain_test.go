@@ -11,6 +11,7 @@ import (
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/platforms/uaitrain"
 	"github.com/perennial-ml/perennial/testsuite/platformtest"
+	"github.com/perennial-ml/perennial/testsuite/servicelab"
 	"github.com/perennial-ml/perennial/testsuite/uailab"
 	"github.com/perennial-ml/perennial/trial"
 )
@@ -49,7 +50,7 @@ func open(t *testing.T, more map[string]any) opened {
 func TestASubmissionWhoseAnswerWasLostMakesNoSecondJob(t *testing.T) {
 	t.Parallel()
 	o := open(t, nil)
-	o.Have(uailab.Fault{Of: "CreateUAITrainJob", Lost: true})
+	o.Have(servicelab.Fault{Of: "CreateUAITrainJob", Lost: true})
 	_, err := o.Submit(t.Context(), o.Job(1, "sleep 0.3"))
 	require.Equal(t, platforms.Transient, platforms.CodeOf(err))
 	require.ErrorContains(t, err, "cannot reach 127.0.0.1")
@@ -65,7 +66,7 @@ func TestAJobThatWasMadeTwiceSinceListsWereLateRunsOnce(t *testing.T) {
 	witness := filepath.Join(t.TempDir(), "witness")
 	o.Slots = 1
 	o.Late(true)
-	o.Have(uailab.Fault{Of: "CreateUAITrainJob", Lost: true})
+	o.Have(servicelab.Fault{Of: "CreateUAITrainJob", Lost: true})
 	_, err := o.Submit(t.Context(), o.Job(1, "echo ran >>"+witness+"; sleep 1"))
 	require.Error(t, err)
 	handle := o.Start(1, "echo ran >>"+witness+"; sleep 1")
@@ -105,26 +106,26 @@ func TestARefusalSaysWhatToDo(t *testing.T) {
 	o := open(t, nil)
 	handle := o.Start(1, "exec sleep 60")
 	for _, of := range []struct {
-		uailab.Fault
+		servicelab.Fault
 		code platforms.Code
 		says string
 	}{
-		{uailab.Fault{Status: 429, RetryAfter: "7"}, platforms.Exhausted, "429"},
-		{uailab.Fault{Status: 502}, platforms.Transient, "502"},
-		{uailab.Fault{RetCode: 110, Message: "timeout"}, platforms.Transient, "RetCode 110: timeout"},
-		{uailab.Fault{RetCode: 130}, platforms.Transient, "RetCode 130"},
-		{uailab.Fault{RetCode: 150}, platforms.Transient, "RetCode 150"},
-		{uailab.Fault{RetCode: 100}, platforms.Denied, "renew publicKey and privateKey"},
-		{uailab.Fault{RetCode: 170}, platforms.Denied, "renew publicKey and privateKey"},
-		{uailab.Fault{RetCode: 171, Message: "with " + uailab.PrivateKey}, platforms.Denied, "with ***; renew publicKey and privateKey"},
-		{uailab.Fault{RetCode: 140}, platforms.Denied, "have UAI-Train allowed"},
-		{uailab.Fault{RetCode: 240}, platforms.Denied, "have the project allowed"},
-		{uailab.Fault{RetCode: 210}, platforms.Invalid, "RetCode 210"},
-		{uailab.Fault{RetCode: 220}, platforms.Invalid, "RetCode 220"},
-		{uailab.Fault{RetCode: 230}, platforms.Invalid, "RetCode 230"},
-		{uailab.Fault{RetCode: 520}, platforms.Exhausted, "top up the account"},
-		{uailab.Fault{RetCode: 999}, platforms.Denied, "enabled for the project"},
-		{uailab.Fault{RetCode: 31337, Message: "news"}, platforms.Transient, "RetCode 31337: news"},
+		{servicelab.Fault{Status: 429, RetryAfter: "7"}, platforms.Exhausted, "429"},
+		{servicelab.Fault{Status: 502}, platforms.Transient, "502"},
+		{servicelab.Fault{Status: 200, Code: uailab.Refusal(110, "timeout")}, platforms.Transient, "RetCode 110: timeout"},
+		{servicelab.Fault{Status: 200, Code: uailab.Refusal(130, "")}, platforms.Transient, "RetCode 130"},
+		{servicelab.Fault{Status: 200, Code: uailab.Refusal(150, "")}, platforms.Transient, "RetCode 150"},
+		{servicelab.Fault{Status: 200, Code: uailab.Refusal(100, "")}, platforms.Denied, "renew publicKey and privateKey"},
+		{servicelab.Fault{Status: 200, Code: uailab.Refusal(170, "")}, platforms.Denied, "renew publicKey and privateKey"},
+		{servicelab.Fault{Status: 200, Code: uailab.Refusal(171, "with "+uailab.PrivateKey)}, platforms.Denied, "with ***; renew publicKey and privateKey"},
+		{servicelab.Fault{Status: 200, Code: uailab.Refusal(140, "")}, platforms.Denied, "have UAI-Train allowed"},
+		{servicelab.Fault{Status: 200, Code: uailab.Refusal(240, "")}, platforms.Denied, "have the project allowed"},
+		{servicelab.Fault{Status: 200, Code: uailab.Refusal(210, "")}, platforms.Invalid, "RetCode 210"},
+		{servicelab.Fault{Status: 200, Code: uailab.Refusal(220, "")}, platforms.Invalid, "RetCode 220"},
+		{servicelab.Fault{Status: 200, Code: uailab.Refusal(230, "")}, platforms.Invalid, "RetCode 230"},
+		{servicelab.Fault{Status: 200, Code: uailab.Refusal(520, "")}, platforms.Exhausted, "top up the account"},
+		{servicelab.Fault{Status: 200, Code: uailab.Refusal(999, "")}, platforms.Denied, "enabled for the project"},
+		{servicelab.Fault{Status: 200, Code: uailab.Refusal(31337, "news")}, platforms.Transient, "RetCode 31337: news"},
 	} {
 		p := o.Again() // each as a process that was not told to wait
 		o.Have(of.Fault)
@@ -143,7 +144,7 @@ func TestAThrottledServiceIsLeftAloneForAsLongAsItWants(t *testing.T) {
 	t.Parallel()
 	o := open(t, nil)
 	handle := o.Start(1, "exec sleep 60")
-	o.Have(uailab.Fault{Of: "GetUAITrainJobList", Status: 429, RetryAfter: "3600"})
+	o.Have(servicelab.Fault{Of: "GetUAITrainJobList", Status: 429, RetryAfter: "3600"})
 	_, err := o.Poll(t.Context(), platforms.Ask(handle))
 	require.Equal(t, platforms.Exhausted, platforms.CodeOf(err))
 	before := o.Calls("GetUAITrainJobList")

@@ -41,6 +41,7 @@ type Faults struct {
 	calls   map[string]int
 	limits  map[string]limit
 	refused int
+	down    bool
 }
 
 // limit is how many calls of a sort are taken in any span of time.
@@ -57,8 +58,8 @@ func (f *Faults) By(now func() time.Time) {
 	f.now = now
 }
 
-// Allow has no more calls of a sort taken in any span of time, those that fail too. Others
-// are refused with a page, and told to come back after the span.
+// Allow has no more calls of a sort, or of all where that is empty, taken in any span of
+// time, those that fail too. Others are refused with a page, and told to come back after the span.
 func (f *Faults) Allow(sort string, calls int, span time.Duration) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -66,6 +67,14 @@ func (f *Faults) Allow(sort string, calls int, span time.Duration) {
 		f.limits = map[string]limit{}
 	}
 	f.limits[sort] = limit{calls: calls, span: span}
+}
+
+// Down has every call end without an answer and without effect, until it is called with
+// false.
+func (f *Faults) Down(down bool) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.down = down
 }
 
 // Unlimited lifts the limits of calls.
@@ -122,9 +131,11 @@ func (f *Faults) AllCalls() map[string]int {
 
 // Meet counts a call and answers it: by the fault that it meets, or as handle does.
 func (f *Faults) Meet(sort string, w http.ResponseWriter, handle func(http.ResponseWriter)) {
-	fault := f.next(sort)
+	fault, down := f.next(sort)
 	time.Sleep(fault.Slow)
 	switch {
+	case down:
+		drop(w)
 	case fault.Lost:
 		handle(lost{})
 		drop(w)
@@ -135,24 +146,29 @@ func (f *Faults) Meet(sort string, w http.ResponseWriter, handle func(http.Respo
 	}
 }
 
-func (f *Faults) next(sort string) Fault {
+func (f *Faults) next(sort string) (fault Fault, down bool) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	if f.calls == nil {
 		f.calls = map[string]int{}
 	}
 	f.calls[sort]++
-	if span, full := f.exceeds(sort); full {
-		f.refused++
-		return Fault{Status: http.StatusTooManyRequests, HTML: true, RetryAfter: strconv.Itoa(int(math.Ceil(span.Seconds())))}
+	if f.down {
+		return Fault{}, true
+	}
+	for _, of := range []string{sort, ""} {
+		if span, full := f.exceeds(of); full {
+			f.refused++
+			return Fault{Status: http.StatusTooManyRequests, HTML: true, RetryAfter: strconv.Itoa(int(math.Ceil(span.Seconds())))}, false
+		}
 	}
 	for i, fault := range f.left {
 		if fault.Of == "" || fault.Of == sort {
 			f.left = append(f.left[:i:i], f.left[i+1:]...)
-			return *fault
+			return *fault, false
 		}
 	}
-	return Fault{}
+	return Fault{}, false
 }
 
 func (f Fault) answer(w http.ResponseWriter) {

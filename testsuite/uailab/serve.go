@@ -5,14 +5,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // answer is what a call gets beside RetCode and Action.
@@ -37,47 +34,15 @@ func (s *Service) serve(w http.ResponseWriter, r *http.Request) {
 	_ = r.ParseForm()
 	form := r.PostForm
 	action := form.Get("Action")
-	fault := s.meet(action)
-	time.Sleep(fault.Slow)
-	s.mutex.Lock()
-	down := s.down
-	s.mutex.Unlock()
-	if down {
-		drop(w)
-		return
-	}
-	if fault.RetryAfter != "" {
-		w.Header().Set("Retry-After", fault.RetryAfter)
-	}
-	if fault.Status != 0 {
-		w.Header().Set("Content-Type", "text/html")
-		w.WriteHeader(fault.Status)
-		_, _ = io.WriteString(w, "<html><body>Bad Gateway</body></html>")
-		return
-	}
-	told := refuse(fault.RetCode, fault.Message)
-	if fault.RetCode == 0 {
-		told = s.handle(r, action, form)
-	}
-	if fault.Lost {
-		drop(w)
-		return
-	}
-	if told["RetCode"] == nil {
-		told["RetCode"] = 0
-	}
-	told["Action"] = action + "Response"
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(told)
-}
-
-// drop ends a connection without an answer.
-func drop(w http.ResponseWriter) {
-	connection, _, err := w.(http.Hijacker).Hijack()
-	if err == nil {
-		_ = connection.(*net.TCPConn).SetLinger(0)
-		connection.Close()
-	}
+	s.Meet(action, w, func(w http.ResponseWriter) {
+		told := s.handle(r, action, form)
+		if told["RetCode"] == nil {
+			told["RetCode"] = 0
+		}
+		told["Action"] = action + "Response"
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(told)
+	})
 }
 
 // signature is what a request's has to be: SHA-1 of all names and values, in the order of

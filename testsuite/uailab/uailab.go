@@ -2,24 +2,25 @@
 // jobs and objects, compute every request's signature by themselves, and run the command
 // of each job as processes of this machine, each of which finds what it reads and writes at
 // /data/data and /data/output in a mount namespace of its own: the UFS itself, or copies
-// from the bucket, into which the output goes once the job is over. They also have the
-// faults that networks and services have. What they answer is what UCloud's own SDKs
-// expect; no real service was at hand to compare it with. It needs root.
+// from the bucket, into which the output goes once the job is over. What they answer is
+// what UCloud's own SDKs expect; no real service was at hand to compare it with. It needs
+// root.
 package uailab
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/testsuite/servicelab"
 )
 
 // What there is.
@@ -35,8 +36,10 @@ const (
 	Price = 7
 )
 
-// Service is a service that goes with its test.
+// Service is a service that goes with its test. Calls are by their action, such as
+// "GetUAITrainJobList" or "UFilePUT".
 type Service struct {
+	servicelab.Faults
 	URL string
 	// Here is where its UFS is mounted on this machine.
 	Here string
@@ -47,9 +50,6 @@ type Service struct {
 	LogLines int
 	// Slots is how many jobs run at a time; others wait. 0: any number.
 	Slots int
-	// Limit is how many calls it takes in any Span before it refuses; 0: any number.
-	Limit int
-	Span  time.Duration
 	// Clock is by how much its clock is ahead of this machine's.
 	Clock time.Duration
 
@@ -58,11 +58,6 @@ type Service struct {
 	secret  string
 	jobs    []*job
 	made    int
-	calls   map[string]int // by action
-	refused int
-	window  []time.Time
-	faults  []*Fault
-	down    bool
 	hidden  bool // lists show no new jobs
 	visible int  // how many they show then
 }
@@ -74,7 +69,7 @@ func New(t testing.TB) *Service {
 	}
 	directory, err := os.MkdirTemp("", "uailab-")
 	require.NoError(t, err)
-	s := &Service{Here: filepath.Join(directory, "ufs"), Objects: filepath.Join(directory, "objects"), t: t, secret: PrivateKey, calls: map[string]int{}}
+	s := &Service{Here: filepath.Join(directory, "ufs"), Objects: filepath.Join(directory, "objects"), t: t, secret: PrivateKey}
 	require.NoError(t, os.Mkdir(s.Here, 0o755))
 	require.NoError(t, os.Mkdir(s.Objects, 0o755))
 	require.NoError(t, os.MkdirAll("/data", 0o755)) // where jobs have their mounts
@@ -92,32 +87,11 @@ func New(t testing.TB) *Service {
 	return s
 }
 
-// Calls is how many calls of an action there were, such as "GetUAITrainJobList".
-func (s *Service) Calls(action string) int {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return s.calls[action]
-}
-
-// Refused is how many calls were above Limit.
-func (s *Service) Refused() int {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return s.refused
-}
-
 // Renew has the old private key refused from now on.
 func (s *Service) Renew(secret string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.secret = secret
-}
-
-// Down has every connection end without an answer, until it is called with false.
-func (s *Service) Down(down bool) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.down = down
 }
 
 // Late has lists show none of the jobs that are made from now on, until it is called
@@ -157,45 +131,11 @@ func (s *Service) Lose() {
 	}
 }
 
-// Fault is what happens to a call of an action, once: before it does anything it
-// answers with Status or RetCode, or once it has done its work the answer is lost.
-type Fault struct {
-	Of         string // the action; empty: any
-	Lost       bool
-	Status     int // the answer is a page of HTML
-	RetCode    int
-	Message    string
-	RetryAfter string
-	Slow       time.Duration
-}
-
-// Have adds faults, which the next calls of their action meet, each one.
-func (s *Service) Have(faults ...Fault) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	for _, fault := range faults {
-		s.faults = append(s.faults, &fault)
-	}
-}
-
-// meet counts a call and returns the fault that it meets.
-func (s *Service) meet(action string) Fault {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.calls[action]++
-	now := time.Now()
-	s.window = slices.DeleteFunc(append(s.window, now), func(at time.Time) bool { return now.Sub(at) >= s.Span })
-	if s.Limit > 0 && len(s.window) > s.Limit {
-		s.refused++
-		return Fault{Status: http.StatusTooManyRequests, RetryAfter: "1"}
-	}
-	for i, fault := range s.faults {
-		if fault.Of == "" || strings.EqualFold(fault.Of, action) {
-			s.faults = append(s.faults[:i:i], s.faults[i+1:]...)
-			return *fault
-		}
-	}
-	return Fault{}
-}
-
 func (s *Service) now() int64 { return time.Now().Add(s.Clock).Unix() }
+
+// Refusal is UCloud's own word for what is wrong, as a Fault's Code: it comes with a status
+// of 200.
+func Refusal(code int, message string) string {
+	text, _ := json.Marshal(refuse(code, message)) // a number and a text
+	return string(text)
+}

@@ -31,34 +31,14 @@ func (s *Service) serveFiles(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Has("list") {
 		action = "UFileList"
 	}
-	fault := s.meet(action)
-	switch {
-	case s.isDown():
-		drop(w)
-	case fault.Status != 0:
-		failFile(w, fault.Status, "a fault")
-	case !s.signedFile(r, key):
-		failFile(w, http.StatusForbidden, "signature error")
-	case fault.Lost:
-		s.file(discarded{http.Header{}}, r, action, key)
-		drop(w)
-	default:
+	s.Meet(action, w, func(w http.ResponseWriter) {
+		if !s.signedFile(r, key) {
+			failFile(w, http.StatusForbidden, "signature error")
+			return
+		}
 		s.file(w, r, action, key)
-	}
+	})
 }
-
-func (s *Service) isDown() bool {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return s.down
-}
-
-// discarded is an answer that is lost.
-type discarded struct{ header http.Header }
-
-func (d discarded) Header() http.Header             { return d.header }
-func (discarded) Write(content []byte) (int, error) { return len(content), nil }
-func (discarded) WriteHeader(int)                   {}
 
 func failFile(w http.ResponseWriter, status int, words string) {
 	w.Header().Set("Content-Type", "application/json")
