@@ -37,6 +37,7 @@ type server struct {
 	Options
 	courses     courses
 	importances importances
+	glance      glance
 }
 
 // APIPath is where the API is.

@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -137,9 +138,39 @@ func (s *server) experiment(ctx context.Context, in *ExperimentPath) (*tagged[sh
 type gpusInput struct{ conditional.Params }
 
 func (s *server) gpus(ctx context.Context, in *gpusInput) (*tagged[views.GPUs], error) {
-	view, err := s.Reader.GPUs(ctx, s.Options.GPUs)
+	view, err := s.glance.at(time.Now(), func() (views.GPUs, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), glanceTime)
+		defer cancel()
+		return s.Reader.GPUs(ctx, s.Options.GPUs)
+	})
 	if err != nil {
 		err = huma.Error502BadGateway(err.Error())
 	}
 	return tag(&in.Params, view, err)
+}
+
+const (
+	glanceKept = 4 * time.Second
+	glanceTime = time.Minute
+)
+
+// glance is one look at all GPUs, which many callers share: each would ask every host and
+// cluster.
+type glance struct {
+	mu   sync.Mutex
+	end  time.Time
+	view views.GPUs
+	err  error
+}
+
+// at is what was seen a moment before a time, else what is seen now. Callers wait for one
+// another.
+func (g *glance) at(called time.Time, look func() (views.GPUs, error)) (views.GPUs, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.end.IsZero() || called.Sub(g.end) > glanceKept {
+		g.view, g.err = look()
+		g.end = time.Now()
+	}
+	return g.view, g.err
 }

@@ -32,6 +32,7 @@ type dashboardServer struct {
 	at     string
 	open   atomic.Int64 // requests being answered
 	last   atomic.Int64 // when the last one ended, in nanoseconds
+	meant  atomic.Int64 // when the last one came that somebody meant, in nanoseconds
 }
 
 // start listens where the last host of the state directory did, so that a page that was
@@ -77,6 +78,9 @@ func (d *dashboardServer) stop() {
 func (d *dashboardServer) count(inside http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.open.Add(1)
+		if isMeant(r) {
+			d.meant.Store(time.Now().UnixNano())
+		}
 		defer func() {
 			d.last.Store(time.Now().UnixNano())
 			d.open.Add(-1)
@@ -85,9 +89,22 @@ func (d *dashboardServer) count(inside http.Handler) http.Handler {
 	})
 }
 
+// isMeant tells requests that come of a click, a key or a program from those by which pages
+// that are merely open stay true.
+func isMeant(r *http.Request) bool {
+	path, isAPI := strings.CutPrefix(r.URL.Path, dashboard.APIPath)
+	listens := strings.HasSuffix(path, "/events") || strings.HasSuffix(path, "/changes")
+	return !isAPI || listens || r.Method != http.MethodGet || r.Header.Get("Authorization") != ""
+}
+
+// attention is how long a page that is open, and in which nobody does anything, counts as
+// looked at.
+const attention = 12 * time.Hour
+
 // visited tells whether somebody looks, or did a moment ago.
 func (d *dashboardServer) visited() bool {
-	return d.open.Load() > 0 || time.Since(time.Unix(0, d.last.Load())) < time.Minute
+	there := d.open.Load() > 0 || time.Since(time.Unix(0, d.last.Load())) < time.Minute
+	return there && time.Since(time.Unix(0, d.meant.Load())) < attention
 }
 
 // shown is what the dashboard of this host shows.

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -37,4 +40,21 @@ func TestWhereSomebodyElseHasThePlaceTheKeyOfCookiesIsGivenUpToo(t *testing.T) {
 	require.NoError(t, err)
 	defer third.Close()
 	require.Equal(t, two, three)
+}
+
+func TestAPageThatIsMerelyOpenIsNotLookedAtForEver(t *testing.T) {
+	var d dashboardServer
+	inside := d.count(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	ask := func(path string) {
+		inside.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil))
+	}
+	require.False(t, d.visited())
+	ask("/api/v1/experiments/k3v9x2ab/events?after=-1")
+	require.True(t, d.visited())
+	d.meant.Store(time.Now().Add(-attention).UnixNano())
+	ask("/api/v1/experiments/k3v9x2ab")
+	ask("/api/v1/gpus")
+	require.False(t, d.visited(), "what a page asks by itself")
+	ask("/e/k3v9x2ab")
+	require.True(t, d.visited())
 }

@@ -5,6 +5,14 @@ set -euo pipefail
 cd "$(dirname "$0")"
 root=$(cd ../.. && pwd)
 
+# Of two builds at once one waits for the other, and then there is nothing left to do.
+exec 9<.
+flock 9
+built=../pages/built/index.html
+if [ -e $built ] && [ -z "$(find . -type f -not -path './node_modules/*' -newer $built)" ]; then
+    exit 0
+fi
+
 new_enough() {
     command -v node npm >/dev/null && node -e '
         const [major, minor] = process.versions.node.split(".").map(Number)
