@@ -62,6 +62,10 @@ type Activities struct {
 	// that are processes.
 	Variables func(experiment string) []string
 
+	// Keep has what an experiment needs of this host's disk kept where other hosts find
+	// it, before its first trial; nil where there are none.
+	Keep func(ctx context.Context, experiment string) error
+
 	algorithms sync.Map // place → *algorithm
 	waits      sync.Map // experiment id → waits
 }

@@ -52,6 +52,11 @@ func (a *Activities) prepare(ctx context.Context, id string, index int, bundle p
 		reason := trial.Reason{Code: "prepare-" + string(platforms.CodeOf(err)), Text: err.Error()}
 		return temporalError(errors.Join(err, a.Record.SetReason(ctx, id, reason)))
 	}
+	if a.Keep != nil {
+		if err := a.Keep(ctx, id); err != nil {
+			return err
+		}
+	}
 	known := workspace{Workspace: made}
 	if _, can := poller.Optional[platforms.WithCleanup](section.Platform); can {
 		known.State = prepared

@@ -119,6 +119,8 @@ func postgresArguments(args []any) []any {
 			}
 		case string:
 			args[i] = storable(value)
+		case blob:
+			args[i] = []byte(value)
 		case []byte:
 			args[i] = storable(string(value))
 		}

@@ -146,6 +146,11 @@ func (w *wire) look(ctx context.Context) error {
 		}
 		return err
 	}, "SELECT id, xmin::text FROM experiments")
+	for id := range w.seen {
+		if seen[id] == "" {
+			changed[id] = wakeRows // it was removed
+		}
+	}
 	if err == nil {
 		w.seen = seen
 		w.store.watchers.wake(changed)

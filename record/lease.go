@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -32,25 +33,76 @@ type lease struct {
 	end    func()
 }
 
+// Leader is who wants to work on a record.
+type Leader struct {
+	Directory string // the id of its state directory, whose lock it has
+	Machine   string // where it is, in words
+	// Lost is told once when another has taken its place; it may be nil.
+	Lost func(error)
+	// Waiting, if not nil, is told each time that a host is found to live whose place
+	// it waits for; else Lead returns.
+	Waiting func(*HeldError)
+
+	seat string // of a record that is carried; empty is Directory
+}
+
 // Lead makes this process the one that works on the record: from then on it alone
-// writes, until it closes the store or another takes its place, of which lost is told
-// once. A host that died keeps its place for some seconds, unless it had the same state
-// directory, whose lock has proved it dead: Lead waits for that, and returns a HeldError
-// where the other one lives. A file needs none of this: it is in one state directory.
-func (s *Store) Lead(ctx context.Context, directory, machine string, lost func(error)) error {
+// writes, until it closes the store or another takes its place. A host that died keeps
+// its place for some seconds, unless it had the same state directory, whose lock has
+// proved it dead: Lead waits for that, and returns a HeldError where the other one lives
+// and nobody is told of Waiting. A file needs none of this: it is in one state directory.
+func (s *Store) Lead(ctx context.Context, as Leader) error {
 	if s.wire == nil {
 		return nil
 	}
-	wanted := &lease{name: "record", holder: machine + ", " + rand.Text()[:8]}
+	wanted := &lease{name: "record", holder: as.Machine + ", " + rand.Text()[:8]}
 	for {
-		other, err := s.take(ctx, wanted, directory)
-		if err != nil || other == nil {
-			return errors.Join(err, s.keep(wanted, lost))
+		other, err := s.take(ctx, wanted, as)
+		if err == nil && other == nil {
+			return s.keep(wanted, as.Lost)
 		}
-		if err := s.outwait(ctx, wanted.name, *other); err != nil {
+		if err == nil {
+			err = s.outwait(ctx, wanted.name, *other)
+		}
+		if err := as.goesOn(err); err != nil {
 			return err
 		}
 	}
+}
+
+// goesOn tells whether to go on after an error: who waits for a place outlives a record
+// that is away for a while.
+func (l Leader) goesOn(err error) error {
+	var living *HeldError
+	switch {
+	case l.Waiting == nil || err == nil:
+		return err
+	case errors.As(err, &living):
+		l.Waiting(living)
+		return nil
+	case errors.Is(err, ErrUnreachable):
+		time.Sleep(leaseRenew)
+		return nil
+	}
+	return err
+}
+
+// Led tells whether this process holds the place of whoever works on the record, which
+// proves every other host out of it.
+func (s *Store) Led() bool { return s.lease != nil }
+
+// Seat is the state directory under whose id what only one host can do is queued: the
+// given one of a record in a file, else that of whoever led first, so that who takes a
+// place finds what was begun there.
+func (s *Store) Seat(ctx context.Context, directory string) (string, error) {
+	if !s.Shared() {
+		return directory, nil
+	}
+	err := s.query(ctx).one(into(&directory), "SELECT seat FROM leases WHERE name = 'record'")
+	if errors.Is(err, sql.ErrNoRows) {
+		return directory, nil
+	}
+	return directory, classify(err)
 }
 
 // held is a lease that somebody else has.
@@ -62,7 +114,7 @@ type held struct {
 }
 
 // take takes a lease, or returns who has it.
-func (s *Store) take(ctx context.Context, wanted *lease, directory string) (*held, error) {
+func (s *Store) take(ctx context.Context, wanted *lease, as Leader) (*held, error) {
 	return change(ctx, s, func(t *transaction) (*held, error) {
 		var other held
 		var fence int64
@@ -71,13 +123,14 @@ func (s *Store) take(ctx context.Context, wanted *lease, directory string) (*hel
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return nil, err
 		}
-		if err == nil && !other.free && other.directory != directory {
+		if err == nil && !other.free && other.directory != as.Directory {
 			return &other, nil
 		}
 		wanted.fence = fence + 1
-		_, err = t.exec(`INSERT INTO leases (name, holder, directory, fence, until) VALUES (?, ?, ?, ?, clock_timestamp() + ?::interval)
+		_, err = t.exec(`INSERT INTO leases (name, holder, directory, seat, fence, until)
+			VALUES (?, ?, ?, ?, ?, clock_timestamp() + ?::interval)
 			ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, directory = excluded.directory,
-				fence = excluded.fence, until = excluded.until`, wanted.name, wanted.holder, directory, wanted.fence, leaseLasts.String())
+				fence = excluded.fence, until = excluded.until`, wanted.name, wanted.holder, as.Directory, cmp.Or(as.seat, as.Directory), wanted.fence, leaseLasts.String())
 		return nil, err
 	})
 }
@@ -121,7 +174,7 @@ func (s *Store) keep(taken *lease, lost func(error)) error {
 	s.lease = taken
 	go func() {
 		defer close(ended)
-		if err := s.renew(ctx, taken); errors.Is(err, ErrFenced) {
+		if err := s.renew(ctx, taken); errors.Is(err, ErrFenced) && lost != nil {
 			lost(err)
 		}
 	}()

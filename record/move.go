@@ -43,18 +43,24 @@ var tables = []table{
 	{"decisions", []string{"experiment", "sequence", "attempt"}},
 }
 
-// rowsAtOnce are carried in one commit.
+// parcels are carried between databases.
+var parcels = table{"parcels", []string{"experiment", "path"}}
+
+// rowsAtOnce are carried in one commit; parcels are large.
 const rowsAtOnce = 500
 
-// Mover is who moves a record: the state directory, whose lock it has, and the machine,
-// in words.
-type Mover struct{ Directory, Machine string }
+func (t table) atOnce() int {
+	if t.name == parcels.name {
+		return 1
+	}
+	return rowsAtOnce
+}
 
 // Move carries a record to another location, which has none, and compares every row with
 // what it was; then the one is the record and the other is none any more. What was
 // interrupted goes on where it was when Move is called again. tell is told how many rows
 // of a table were carried and compared. A HeldError says that a host works on one of the two.
-func Move(ctx context.Context, from, to string, as Mover, tell func(table string, rows int)) error {
+func Move(ctx context.Context, from, to string, as Leader, tell func(table string, rows int)) error {
 	source, err := openThere(from)
 	if err != nil {
 		return err
@@ -65,13 +71,15 @@ func Move(ctx context.Context, from, to string, as Mover, tell func(table string
 		return err
 	}
 	defer target.Close()
-	m := move{ctx: ctx, source: source, target: target, tell: tell}
+	if as.seat, err = source.Seat(ctx, as.Directory); err != nil {
+		return err
+	}
 	for _, s := range []*Store{source, target} {
-		if err := s.Lead(ctx, as.Directory, as.Machine, func(error) {}); err != nil {
+		if err := s.Lead(ctx, as); err != nil {
 			return err
 		}
 	}
-	return m.run()
+	return move{ctx: ctx, source: source, target: target, tell: tell}.run()
 }
 
 // openThere opens a record and makes none.
@@ -100,7 +108,11 @@ func (m move) run() error {
 	if err := m.begin(id); err != nil {
 		return err
 	}
-	for _, t := range tables {
+	all := tables
+	if m.source.Shared() && m.target.Shared() {
+		all = append(slices.Clone(tables), parcels)
+	}
+	for _, t := range all {
 		if err := m.carry(t); err != nil {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
@@ -159,7 +171,7 @@ func (t table) after(ctx context.Context, s *Store, key []any) (page, error) {
 		where = " WHERE (" + strings.Join(t.key, ", ") + ") > (" + places(len(key)) + ")"
 	}
 	text := "SELECT " + strings.Join(t.key, ", ") + ", * FROM " + t.name + where + " ORDER BY " + strings.Join(t.key, ", ") + " LIMIT ?"
-	rows, err := s.read.QueryContext(ctx, s.translate(text), append(slices.Clone(key), rowsAtOnce)...)
+	rows, err := s.read.QueryContext(ctx, s.translate(text), append(slices.Clone(key), t.atOnce())...)
 	if err != nil {
 		return page{}, classify(err)
 	}
@@ -219,7 +231,12 @@ func (m move) insert(t table, p page) error {
 	text := "INSERT INTO " + t.name + " (" + strings.Join(p.columns, ", ") + ") VALUES " + row + strings.Repeat(", "+row, len(p.rows)-1)
 	var args []any
 	for _, values := range p.rows {
-		args = append(args, values[len(t.key):]...)
+		for _, value := range values[len(t.key):] {
+			if bytes, is := value.([]byte); is {
+				value = blob(bytes)
+			}
+			args = append(args, value)
+		}
 	}
 	return m.target.update(m.ctx, func(tx *transaction) error {
 		_, err := tx.exec(text, args...)
@@ -279,8 +296,11 @@ func equal(columns []string, row []any, others []string, other []any) bool {
 
 // arrived is a value as both databases can hold it.
 func arrived(value any) any {
-	if text, is := value.(string); is {
-		return storable(text)
+	switch value := value.(type) {
+	case string:
+		return storable(value)
+	case []byte:
+		return string(value) // which can be compared
 	}
 	return value
 }

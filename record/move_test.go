@@ -12,7 +12,7 @@ import (
 	"github.com/perennial-ml/perennial/trial"
 )
 
-var mover = Mover{"directory", "this machine"}
+var mover = Leader{Directory: "directory", Machine: "this machine"}
 
 func quiet(string, int) {}
 

@@ -119,6 +119,9 @@ func (s *Store) close() error {
 	return errors.Join(err, s.read.Close())
 }
 
+// Shared tells whether several machines can have the record open.
+func (s *Store) Shared() bool { return InPostgres(s.location) }
+
 // ID returns the record's id: eight lower-case letters, made with the record.
 func (s *Store) ID() string { return s.id }
 

@@ -286,7 +286,7 @@ func TestAWordAboutMoreThanFitsIsAboutAll(t *testing.T) {
 func (f *fixture) lead(directory string) (lost chan error) {
 	f.Helper()
 	lost = make(chan error, 1)
-	require.NoError(f, f.Lead(background, directory, "host "+directory, func(err error) { lost <- err }))
+	require.NoError(f, f.Lead(background, Leader{Directory: directory, Machine: "host " + directory, Lost: func(err error) { lost <- err }}))
 	return lost
 }
 
@@ -296,10 +296,15 @@ func TestOfTwoHostsOneLeadsUntilItEndsOrIsSilent(t *testing.T) {
 	f.ask(0)
 	other := f.another()
 	var living *HeldError
-	require.ErrorAs(t, other.Lead(background, "two", "host two", nil), &living)
+	require.ErrorAs(t, other.Lead(background, Leader{Directory: "two", Machine: "host two"}), &living)
 	require.ErrorContains(t, living, "the host on host one, ")
+	told := make(chan error, 100)
+	waiting := Leader{Directory: "two", Machine: "host two", Waiting: func(living *HeldError) { told <- living }}
+	led := make(chan error)
+	go func() { led <- other.Lead(background, waiting) }()
+	require.ErrorContains(t, <-told, "the host on host one, ")
 	require.NoError(t, f.Close())
-	lost := other.lead("two")
+	require.NoError(t, <-led)
 	other.ask(1)
 
 	other.lease.end() // as one that was cut off
@@ -312,7 +317,9 @@ func TestOfTwoHostsOneLeadsUntilItEndsOrIsSilent(t *testing.T) {
 	require.ErrorIs(t, other.Collect(background, trial.Key{Experiment: exp}, nil, ""), ErrFenced)
 	require.Equal(t, 2, third.experiment().Asked)
 	third.ask(2)
-	require.Empty(t, lost)
+	seat, err := third.Seat(background, "three")
+	require.NoError(t, err)
+	require.Equal(t, "one", seat, "what one host alone could do stays where others find it")
 }
 
 func TestWhoHasLostItsPlaceIsTold(t *testing.T) {
@@ -333,4 +340,26 @@ func TestALeadOutlivesTheRestartOfTheServer(t *testing.T) {
 	require.NoError(t, server.Restart())
 	f.ask(0)
 	require.Empty(t, lost)
+}
+
+func TestAParcelIsKeptAsItIsAndCarriedWithTheRecord(t *testing.T) {
+	f := inPostgres(t)
+	content := []byte("a\x00\xff'b")
+	require.NoError(t, f.KeepParcel(background, exp, "experiments/x", []byte("before")))
+	require.NoError(t, f.KeepParcel(background, exp, "experiments/x", content))
+	require.ErrorIs(t, f.KeepParcel(background, "nobody", "x", content), ErrNotFound)
+	require.NoError(t, f.Close())
+	there := place(t)
+	require.NoError(t, Move(background, f.location, there, mover, quiet))
+	store, err := Open(there)
+	require.NoError(t, err)
+	defer store.Close()
+	paths, err := store.Parcels(background, exp)
+	require.NoError(t, err)
+	require.Equal(t, []string{"experiments/x"}, paths)
+	carried, err := store.Parcel(background, exp, "experiments/x")
+	require.NoError(t, err)
+	require.Equal(t, content, carried)
+	_, err = store.Parcel(background, exp, "y")
+	require.ErrorIs(t, err, ErrNotFound)
 }

@@ -101,7 +101,11 @@ func (s *Store) removing(ctx context.Context, experiment string, remove func(*tr
 // removeSelf removes what says that an experiment is to be removed, and how.
 func (t *transaction) removeSelf(experiment string) (int64, error) {
 	t.wakes[experiment] |= wakeRows
-	for _, table := range []string{"events", "configurations"} {
+	tables := []string{"events", "configurations"}
+	if t.shared {
+		tables = append(tables, "parcels")
+	}
+	for _, table := range tables {
 		if _, err := t.exec("DELETE FROM "+table+" WHERE experiment = ?", experiment); err != nil {
 			return 0, err
 		}

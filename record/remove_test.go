@@ -45,6 +45,7 @@ func (f *fixture) tables() string {
 
 func TestAnExperimentThatIsRemovedLeavesNoRowInAnyTable(t *testing.T) {
 	f := newFixture(t)
+	require.NoError(t, f.KeepParcel(background, exp, "code", []byte("content")))
 	f.ask(0)
 	key := f.begin(0)
 	f.collect(key, periodical(1, 0, "0.5"))

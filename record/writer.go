@@ -48,8 +48,9 @@ type operation struct {
 // transaction is what an operation sees of the record.
 type transaction struct {
 	querier
-	now   time.Time
-	wakes map[string]wake
+	now    time.Time
+	wakes  map[string]wake
+	shared bool // with other processes
 }
 
 func (t *transaction) exec(query string, args ...any) (changed int64, err error) {
@@ -207,7 +208,7 @@ func (w *writer) runOne(op *operation) error {
 		return err
 	}
 	op.wakes = map[string]wake{}
-	t := &transaction{querier{context.Background(), w.prepared}, time.Now().UTC(), op.wakes}
+	t := &transaction{querier{context.Background(), w.prepared}, time.Now().UTC(), op.wakes, w.announce != nil}
 	if failure := op.run(t); failure != nil {
 		if err := w.command("ROLLBACK TO operation"); err != nil {
 			return failure

@@ -203,7 +203,11 @@ func (e *engine) queues(platforms []string) ([]string, error) {
 	defer store.Close()
 	names := workflows.Queues{Record: store.ID()}
 	queues := []string{names.Experiment()}
-	queueOf := workers.PlatformQueue(names, e.registry(""), dir.StateID())
+	seat, err := store.Seat(context.Background(), dir.StateID())
+	if err != nil {
+		return nil, err
+	}
+	queueOf := workers.PlatformQueue(names, e.registry(""), seat)
 	for _, platform := range platforms {
 		queues = append(queues, queueOf(platform))
 	}
@@ -252,6 +256,9 @@ func (x external) use(ctx context.Context, dir host.Dir, read func() (*record.St
 			return nil // a new record is nobody else's; a damaged one is told of by the host
 		}
 		defer store.Close()
+		if store.Shared() {
+			return nil // who works on it, it knows itself
+		}
 		return workers.Alone(ctx, temporal, store.ID(), dir.StateID())
 	})
 }

@@ -44,7 +44,7 @@ func (e *engine) moveRecord(ctx context.Context, dir host.Dir, from, to string, 
 	if err != nil {
 		return err
 	}
-	if err := record.Move(ctx, source, target, record.Mover{Directory: dir.StateID(), Machine: machine}, tell); err != nil {
+	if err := record.Move(ctx, source, target, record.Leader{Directory: dir.StateID(), Machine: machine}, tell); err != nil {
 		return err
 	}
 	return e.settle(dir, from, to)

@@ -20,6 +20,7 @@ import (
 	"github.com/perennial-ml/perennial/starter/host"
 	"github.com/perennial-ml/perennial/telemetry"
 	"github.com/perennial-ml/perennial/workers"
+	"github.com/perennial-ml/perennial/workers/codec"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
@@ -41,7 +42,7 @@ func (e *engine) Serve(ctx context.Context, how command.Serving) error {
 	worker.SetBinaryChecksum(command.Version) // else each start reads and hashes the whole program
 	ctx, replaced := context.WithCancelCause(ctx)
 	defer replaced(nil)
-	observed := &observation{engine: e, dir: dir, replaced: replaced, only: how.Platforms}
+	observed := &observation{engine: e, dir: dir, asked: ctx, replaced: replaced, waiting: how.Waiting, only: how.Platforms}
 	config := host.Config{Dir: dir, Version: command.Version, Before: observed.begin, After: observed.end, Dashboard: observed.pages.address, Service: e.service(how, limit, observed)}
 	if e.external != nil {
 		if err := e.external.serve(&config); err != nil {
@@ -75,7 +76,10 @@ func placeTaken(ctx context.Context) error {
 type observation struct {
 	*engine
 	dir      host.Dir
+	log      *slog.Logger
+	asked    context.Context         // ends when the host is asked to
 	replaced context.CancelCauseFunc // ends the host whose place another has taken
+	waiting  func(holder string)     // see command.Serving
 	only     []string
 	store    *record.Store
 	sections *poller.Sections
@@ -108,6 +112,7 @@ func (o *observation) open(log *slog.Logger) error {
 	if o.homeless != nil {
 		return o.homeless
 	}
+	o.log = log
 	var err error
 	if o.store, err = record.Open(o.record.Location); err != nil {
 		return err
@@ -116,14 +121,27 @@ func (o *observation) open(log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	err = o.store.Lead(context.Background(), o.dir.StateID(), machine, func(lost error) {
+	leader := record.Leader{Directory: o.dir.StateID(), Machine: machine, Lost: func(lost error) {
 		log.Error("host ends", "error", lost)
 		o.replaced(lost)
-	})
-	if err != nil {
+	}}
+	if o.waiting != nil {
+		leader.Waiting = func(living *record.HeldError) { o.waiting(living.Holder) }
+	}
+	if err := o.store.Lead(o.asked, leader); err != nil {
 		return errors.Join(err, o.store.Close())
 	}
-	return o.record.Keep(o.dir)
+	if err := o.record.Keep(o.dir); err != nil {
+		return err
+	}
+	if !o.store.Shared() {
+		return nil
+	}
+	// The keys are there from the beginning, to be copied to other machines.
+	if _, err := codec.Open(o.dir.Keys()); err != nil {
+		return err
+	}
+	return o.unpack(o.asked, log)
 }
 
 // idle tells whether there is nothing to do and nobody looks.
@@ -175,10 +193,15 @@ func (e *engine) work(ctx context.Context, running host.Running, observed *obser
 	if err != nil {
 		return nil, fmt.Errorf("reach Temporal: %w", err)
 	}
+	seat, err := observed.store.Seat(ctx, running.Dir.StateID())
+	if err != nil {
+		temporal.Close()
+		return nil, err
+	}
 	started, err := workers.Start(ctx, workers.Options{
 		Client: temporal, Namespace: options.Namespace, Record: observed.store, Sections: observed.sections,
-		Environment: e.environment, Variables: e.variables, StateID: running.Dir.StateID(), StateDirectory: e.home, Nonce: running.Nonce, Logger: running.Log,
-		BuildID: e.buildID(), SearchAttributes: e.attributes(), Rest: rest,
+		Environment: e.environment, Variables: e.variables, StateID: running.Dir.StateID(), Seat: seat, Keep: observed.keep, StateDirectory: e.home, Nonce: running.Nonce, Logger: running.Log,
+		Led: observed.store.Led(), BuildID: e.buildID(), SearchAttributes: e.attributes(), Rest: rest,
 	})
 	if err != nil {
 		temporal.Close()

@@ -169,11 +169,11 @@ func (w *Workers) fail(ctx context.Context, workflowID, activityID string) error
 }
 
 // orphaned tells whether an activity was begun by an earlier host of this state
-// directory. A call by id checks no attempt: one that this host begins meanwhile,
+// directory, or by any other where the record is led from here. A call by id checks no attempt: one that this host begins meanwhile,
 // after a timeout, may be failed for it, and runs twice for a moment as any may.
 func (w *Workers) orphaned(activity *workflowpb.PendingActivityInfo) bool {
 	identity := activity.LastWorkerIdentity
 	return activity.State == enumspb.PENDING_ACTIVITY_STATE_STARTED &&
-		strings.HasPrefix(identity, w.options.StateID+"/") &&
+		(w.options.Led || strings.HasPrefix(identity, w.options.StateID+"/")) &&
 		!strings.HasPrefix(identity, w.options.StateID+"/"+w.options.Nonce)
 }

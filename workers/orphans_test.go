@@ -35,6 +35,15 @@ func TestOnlyWhatADeadHostOfThisStateDirectoryBeganIsFailed(t *testing.T) {
 	}
 }
 
+func TestWhoeverLeadsTheRecordFailsWhatAnyOtherHostBegan(t *testing.T) {
+	for identity, failed := range map[string]int{"other/before": 1, "mystate/before": 1, "mystate/now": 0} {
+		w, temporal := believing(t, identity)
+		w.options.Led = true
+		w.failOrphans(t.Context(), []string{experimentWorkflow})
+		temporal.AssertNumberOfCalls(t, "CompleteActivityByID", failed)
+	}
+}
+
 func TestTrialsThatNeedSomethingAreTakenOverBeforeThoseThatMerelyRun(t *testing.T) {
 	w, temporal := believing(t, "mystate/before")
 	w.options.Sections = sections(t, fake.New(fake.Options{StateDirectory: t.TempDir()}))

@@ -98,7 +98,7 @@ type SharedError struct{ Record, Identity string }
 func (e *SharedError) Error() string {
 	return fmt.Sprintf("another host (%s) works on record %s at this Temporal: the record lies on one machine, "+
 		"and a copy of it must not run beside it. End that host first (starter serve --stop, there) and try again "+
-		"a minute later; several machines need a shared record, which this version does not have", e.Identity, e.Record)
+		"a minute later; several machines need a shared record, in PostgreSQL: docs/outgrow.md", e.Identity, e.Record)
 }
 
 // Alone returns a SharedError where a host of another state directory works on

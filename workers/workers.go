@@ -55,8 +55,14 @@ type Options struct {
 	Environment func(experiment string) string // the caller's environment file
 	// Variables are those of whoever ran an experiment; see activities.Activities.
 	Variables func(experiment string) []string
-	StateID   string // of the state directory; names this host in queues
+	StateID   string // of the state directory
+	Seat      string // names this host in queues; see record.Store.Seat
 	Nonce     string // of this process
+	// Led says that the record has proved every other host to be out of its place,
+	// whatever its state directory.
+	Led bool
+	// Keep is as in activities.Activities.
+	Keep func(ctx context.Context, experiment string) error
 	// StateDirectory is the absolute path of the state directory.
 	StateDirectory string
 	Logger         *slog.Logger
@@ -90,8 +96,8 @@ type Workers struct {
 }
 
 // Start waits for a Temporal that is away, fails what an earlier host of this
-// state directory left undone, and then begins to work. Stop ends it. Where a
-// copy of the record is worked on elsewhere it returns a SharedError.
+// state directory left undone, or any where Led, and then begins to work. Stop ends it.
+// Where a copy of the record is worked on elsewhere it returns a SharedError.
 func Start(starting context.Context, options Options) (*Workers, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(starting))
 	w := &Workers{options: options, queues: workflows.Queues{Record: options.Record.ID()}, cancel: cancel}
@@ -123,8 +129,10 @@ func (w *Workers) begin(ctx context.Context) (trials []string, err error) {
 	if err := w.awaitTemporal(ctx); err != nil {
 		return nil, err
 	}
-	if err := Alone(ctx, w.options.Client, w.options.Record.ID(), w.options.StateID); err != nil {
-		return nil, err
+	if !w.options.Led {
+		if err := Alone(ctx, w.options.Client, w.options.Record.ID(), w.options.StateID); err != nil {
+			return nil, err
+		}
 	}
 	experiments, trials, err := w.driven(ctx)
 	if err != nil {
@@ -166,7 +174,7 @@ func (w *Workers) activities() *activities.Activities {
 		Record: w.options.Record, Sections: w.options.Sections, Tuners: tuners.New, Assessors: assessors.New,
 		Workflows: w.Workflows(), Environment: w.options.Environment, Variables: w.options.Variables,
 		Queue: w.queue, Logger: w.options.Logger,
-		Named: w.serving.want, Searchable: w.searchable, StateDirectory: w.options.StateDirectory,
+		Named: w.serving.want, Searchable: w.searchable, StateDirectory: w.options.StateDirectory, Keep: w.options.Keep,
 	}
 }
 
@@ -182,17 +190,17 @@ func (w *Workers) searchable(ctx context.Context) bool {
 
 // PlatformQueue names the queue of each platform: of this very host where only it
 // can act.
-func PlatformQueue(queues workflows.Queues, registry platforms.Registry, stateID string) func(name string) string {
+func PlatformQueue(queues workflows.Queues, registry platforms.Registry, seat string) func(name string) string {
 	return func(name string) string {
 		if registry[name].Traits.HostBound {
-			return queues.Platform(name, stateID)
+			return queues.Platform(name, seat)
 		}
 		return queues.Platform(name, "")
 	}
 }
 
 func (w *Workers) queue(platform string) string {
-	return PlatformQueue(w.queues, w.options.Sections.Registry(), w.options.StateID)(platform)
+	return PlatformQueue(w.queues, w.options.Sections.Registry(), w.options.Seat)(platform)
 }
 
 // serve starts the workers of a platform's queues. Experiments have a queue of their

@@ -8,8 +8,18 @@ CREATE TABLE leases (
     name      TEXT COLLATE "C" NOT NULL PRIMARY KEY,
     holder    TEXT   NOT NULL,
     directory TEXT   NOT NULL,
+    seat      TEXT   NOT NULL, -- the directory of the first holder
     fence     BIGINT NOT NULL,
     until     TIMESTAMPTZ NOT NULL
+);
+
+-- What the next host needs of the last one's disk: files of its state directory by their
+-- paths, code as it is and all else sealed.
+CREATE TABLE parcels (
+    experiment TEXT COLLATE "C" NOT NULL,
+    path       TEXT COLLATE "C" NOT NULL,
+    content    BYTEA NOT NULL,
+    PRIMARY KEY (experiment, path)
 );
 
 CREATE FUNCTION require_lease(of TEXT, number BIGINT) RETURNS void LANGUAGE plpgsql AS $$

@@ -14,6 +14,9 @@ is the host of this state directory, without a server of its own. It stays in th
 foreground until Ctrl-C, TERM or "serve --stop"; trials go on without it, and the
 next one finds them. run starts one in the background where there is none.
 
+Where PERENNIAL_RECORD names a record that another machine's worker works on, it waits and
+is in its place within seconds of its end. docs/outgrow.md tells what it needs for that.
+
   TEMPORAL_ADDRESS    host:port of Temporal's frontend
   TEMPORAL_NAMESPACE  the namespace, "default" unless it is set
   TEMPORAL_API_KEY    and TEMPORAL_TLS, TEMPORAL_TLS_CLIENT_CERT_PATH, …
@@ -45,10 +48,21 @@ func (w World) worker(ctx context.Context, platforms []string) error {
 	if _, err := w.Engine.Examine(ctx); err != nil {
 		fmt.Fprintf(w.Err, "waiting for Temporal: %v\n", err)
 	}
-	return w.serve(ctx, Serving{Platforms: platforms, Ready: func(host Host) {
+	return w.serve(ctx, Serving{Platforms: platforms, Waiting: w.sayOnce(), Ready: func(host Host) {
 		fmt.Fprintf(w.Out, "worker %d works for %s\n  Temporal  %s, namespace %s\n  platforms %s\n  log       %s\n",
 			host.PID, w.Home, at.Address, at.Namespace, orAll(platforms), host.Log)
 	}})
+}
+
+// sayOnce tells of each host whose place this one waits for.
+func (w World) sayOnce() func(holder string) {
+	told := ""
+	return func(holder string) {
+		if holder != told {
+			fmt.Fprintf(w.Out, "waiting: the host on %s works on this record; this one is in its place as soon as that is gone\n", holder)
+			told = holder
+		}
+	}
 }
 
 func orAll(platforms []string) string {

@@ -13,8 +13,8 @@ type ElsewhereError struct{ Path, Name string }
 // Error says what to do about it.
 func (e *ElsewhereError) Error() string {
 	return fmt.Sprintf("the state directory %s is that of the machine %q: its record must not be worked on by two machines, "+
-		"and trials that run there cannot be seen from here. Several machines need a shared record, which this version "+
-		"does not have. If %q will never use it again, remove the file %s", e.Path, e.Name, e.Name, filepath.Join(e.Path, machineFile))
+		"and trials that run there cannot be seen from here. Several machines need a shared record, in PostgreSQL "+
+		"(docs/outgrow.md). If %q will never use it again, remove the file %s", e.Path, e.Name, e.Name, filepath.Join(e.Path, machineFile))
 }
 
 const machineFile = "machine"

@@ -34,7 +34,7 @@ const patience = 90 * time.Second
 type Cluster struct {
 	t        testing.TB
 	program  string
-	database string
+	postgres *postgreslab.Server
 	ports    []string
 	log      string
 	temporal *exec.Cmd
@@ -58,7 +58,7 @@ func Start(t testing.TB) *Cluster {
 	for _, port := range freePorts(t, 4) {
 		c.ports = append(c.ports, strconv.Itoa(port))
 	}
-	c.database = database.Address()
+	c.postgres = database
 	c.Restart()
 	t.Cleanup(c.Kill)
 	c.makeNamespace()
@@ -84,7 +84,7 @@ func (c *Cluster) Restart() {
 	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(c.t, err)
 	defer log.Close()
-	c.temporal = exec.Command(c.program, "-ports", strings.Join(c.ports, ","), "-postgres", c.database)
+	c.temporal = exec.Command(c.program, "-ports", strings.Join(c.ports, ","), "-postgres", c.postgres.Address())
 	c.temporal.Stdout, c.temporal.Stderr = log, log
 	require.NoError(c.t, c.temporal.Start())
 	require.Eventually(c.t, c.answers, patience, 50*time.Millisecond, "Temporal does not come up; its log is %s", c.log)

@@ -34,6 +34,7 @@ func TestAnyTemporal(t *testing.T) {
 		{"an experiment moves there and back while its trials run", moves},
 		{"two people with a record each do not meet", twoPeople},
 		{"a second machine or a copy on one record is refused in plain words", copies},
+		{"a machine that is gone for good is followed by another, which knows the record", succeeds},
 		{"a host and a command that mean different Temporals say so", disagree},
 		{"nothing is lost and nothing runs twice when Temporal and the host are killed", killed},
 	} {

@@ -89,6 +89,13 @@ func (f *Following) said() string {
 	return strings.Join(f.command.Args[1:], " ") + " (" + filepath.Base(f.stderr) + "): " + string(content)
 }
 
+// Said is what the command has printed so far.
+func (f *Following) Said() string {
+	content, err := os.ReadFile(f.stdout)
+	require.NoError(f.h.t, err)
+	return string(content)
+}
+
 // Ended tells whether the command has ended.
 func (f *Following) Ended() bool {
 	select {

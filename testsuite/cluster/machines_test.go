@@ -1,0 +1,63 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/testsuite/endtoend"
+	"github.com/perennial-ml/perennial/testsuite/sshlab"
+)
+
+// machine is a home of a machine of its own that works with others on one record; its
+// ledger is on every host of the laboratory.
+func (c *Cluster) machine(t *testing.T, work string) *endtoend.Home {
+	home := c.Home(t).With("PERENNIAL_RECORD=" + c.postgres.URL("shared"))
+	home.Work = work
+	return home
+}
+
+const password = "opens-the-hosts"
+
+func onHosts(lab *sshlab.Lab) string {
+	var lines strings.Builder
+	lines.WriteString("  platform: remote\n  sshConfigFile: " + filepath.Join(lab.Home, ".ssh", "config") + "\n  machineList:\n")
+	for _, h := range lab.Hosts {
+		fmt.Fprintf(&lines, "  - host: %s\n    port: %d\n    user: %s\n    password: %s\n", h.Address, h.Port, h.User, password)
+	}
+	return lines.String()
+}
+
+// succeeds is story 12: the machine that worked dies for good, its disk too.
+func succeeds(t *testing.T, c *Cluster) {
+	require.NoError(t, c.postgres.Create("shared"))
+	endtoend.Program(t) // built before anybody waits
+	lab := sshlab.New(t, sshlab.Spec{Password: password})
+	work := filepath.Join(lab.Evidence, "work")
+	require.NoError(t, os.Mkdir(work, 0o755))
+	first, second := c.machine(t, work), c.machine(t, work)
+	first.Write("ledger", "")
+	require.NoError(t, os.Chmod(first.LedgerFile(), 0o666))
+	working := first.Start("worker")
+	first.Await("the first to work", func() bool { return strings.Contains(working.Said(), "works for") })
+	require.NoError(t, os.MkdirAll(second.Dir, 0o700))
+	require.NoError(t, os.CopyFS(filepath.Join(second.Dir, "keys"), os.DirFS(filepath.Join(first.Dir, "keys"))))
+	waiting := second.Start("worker")
+	second.Await("the second to wait", func() bool { return strings.Contains(waiting.Said(), "waiting: the host on ") })
+
+	plan := endtoend.Plan{Trials: 5, Concurrency: 2, Steps: "12", Pause: "0.5", Code: "code", Platform: onHosts(lab)}
+	id := first.Follow(first.Experiment(plan)).ID()
+	first.AwaitRunning(id, plan.Concurrency)
+	first.KillAll()
+	require.NoError(t, os.RemoveAll(first.Dir))
+	require.NoError(t, os.RemoveAll(filepath.Join(work, plan.Code)))
+	require.NotContains(t, c.postgres.Dump(t, "shared"), password)
+
+	second.Await("the second to work", func() bool { return strings.Contains(waiting.Said(), "works for") })
+	second.AwaitFor(limit, "the end", func() bool { return second.Show(id).Status == "DONE" })
+	second.RequireExactlyOnce(id, plan.Trials, nil)
+}
