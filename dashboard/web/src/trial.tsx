@@ -86,7 +86,7 @@ function Attempts({ t, now }: { t: WholeTrial; now: number }) {
       <tbody>{(all ? list : list.slice(0, 5)).map(a => <tr key={a.attempt}>
         <td>{a.attempt}</td><td>{a.host ? `${a.platform} on ${a.host}` : a.platform} {a.url && <a href={a.url} target="_blank" rel="noreferrer">page</a>}</td>
         <td>{a.start ? new Date(a.start).toLocaleString() : '–'}</td><td>{took(a.start, a.end, now)}</td><td>{ended(a)}</td>
-        <td>{a.directory && <Copy text={a.directory} label={`copy the path ${a.directory}`}>copy path</Copy>}</td></tr>)}</tbody></table></div>
+        <td>{a.directory && <Copy text={a.directory} label={`copy path ${a.directory}`}>copy path</Copy>}</td></tr>)}</tbody></table></div>
   </Card>
 }
 
