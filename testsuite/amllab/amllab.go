@@ -180,15 +180,19 @@ func (s *Service) schedule() {
 
 func (s *Service) logOf(name string) string { return filepath.Join(s.directory, name+".log") }
 
+// place is a container's own: what it left there goes with it.
+func (s *Service) place(of *job) string { return filepath.Join(s.directory, "runs", of.name) }
+
 // start runs a job in a copy of its code, with one log for both of its streams.
 func (s *Service) start(one *job) {
-	place := filepath.Join(s.directory, "runs", one.name)
-	err := os.MkdirAll(filepath.Dir(place), 0o755)
+	place := s.place(one)
+	temporary := filepath.Join(place, "tmp")
+	err := os.MkdirAll(temporary, 0o755)
 	if err == nil {
 		err = os.CopyFS(place, os.DirFS(filepath.Join(s.directory, "blobs", one.code)))
 	}
 	if err == nil {
-		environment := append([]string{"HOME=" + place}, one.environment...)
+		environment := append([]string{"HOME=" + place, "TMPDIR=" + temporary}, one.environment...)
 		one.container, err = servicelab.Run("/bin/sh", "cd "+place+" && "+one.command, s.logOf(one.name), environment, func(code int) { s.over(one, code) })
 	}
 	one.status, one.started = "Running", time.Now()
@@ -198,6 +202,7 @@ func (s *Service) start(one *job) {
 }
 
 func (s *Service) over(one *job, code int) {
+	_ = os.RemoveAll(s.place(one)) // what still writes there is removed with all else
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	one.container, one.status, one.ended = nil, "Completed", time.Now()
