@@ -183,7 +183,8 @@ func (s *Server) serve(started chan<- error) {
 		return
 	}
 	defer log.Close()
-	server := s.run("postgres", "-D", s.data, "-p", s.port, "-k", s.base, "-c", "listen_addresses=127.0.0.1")
+	server := s.run("postgres", "-D", s.data, "-p", s.port, "-k", s.base, "-c", "listen_addresses=127.0.0.1",
+		"-c", "max_wal_size=64MB", "-c", "min_wal_size=32MB") // a test needs no more, and disks may be small
 	server.Stdout, server.Stderr, server.SysProcAttr.Pdeathsig = log, log, syscall.SIGQUIT
 	err = server.Start()
 	ended := make(chan struct{})
