@@ -74,6 +74,8 @@ type Options struct {
 	Sessions []byte
 	// Again names the command that prints a fresh link.
 	Again string
+	// Open lets in whoever comes by a name of this machine and from no other page.
+	Open bool
 	// Page turns the path of a link into that of the page; nil leaves it.
 	Page func(path string) string
 	// Inside serves whoever is let in.
@@ -120,7 +122,7 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		d.enter(w, r)
 	case r.Method == http.MethodGet && d.redeem(r.URL.Query().Get(linkParameter)):
 		d.welcome(w, r)
-	case !d.knows(r):
+	case !d.Open && !d.knows(r):
 		http.Error(w, fmt.Sprintf("this page is closed: open a fresh link, as printed by %q", d.Again), http.StatusUnauthorized)
 	case d.origin.Check(r) != nil || embeds(r):
 		http.Error(w, "requests from another page are refused", http.StatusForbidden)

@@ -29,6 +29,7 @@ import (
 // not wait for Temporal.
 type dashboardServer struct {
 	server *http.Server
+	nni    *nniPorts
 	at     string
 	open   atomic.Int64 // requests being answered
 	last   atomic.Int64 // when the last one ended, in nanoseconds
@@ -50,6 +51,7 @@ func (d *dashboardServer) start(e *engine, store *record.Store) error {
 	if err != nil {
 		return fmt.Errorf("dashboard: %w", err)
 	}
+	d.nni = &nniPorts{engine: e, options: e.shown, store: store, token: token, servers: map[string]*http.Server{}}
 	d.at = "http://" + listener.Addr().String()
 	d.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		Handler: door.New(door.Options{Token: token, Port: place.Port, Sessions: place.Sessions, Again: "starter dashboard",
@@ -62,6 +64,7 @@ func (d *dashboardServer) start(e *engine, store *record.Store) error {
 func (d *dashboardServer) inside(e *engine, store *record.Store) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", d.count(dashboard.New(e.shown(store))))
+	mux.Handle("POST "+nniPortsPath, d.nni)
 	mux.Handle("GET "+telemetry.MetricsPath, telemetry.Metrics(store, command.Version))
 	return mux
 }
@@ -72,6 +75,7 @@ func (d *dashboardServer) address() string { return d.at }
 func (d *dashboardServer) stop() {
 	if d.server != nil {
 		d.server.Close()
+		d.nni.close()
 	}
 }
 

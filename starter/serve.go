@@ -98,6 +98,7 @@ func (o *observation) begin(log *slog.Logger) error {
 	if err := o.pages.start(o.engine, o.store); err != nil {
 		return err
 	}
+	o.pages.nni.reopen(func(err error) { log.Warn("not opened again", "error", err) })
 	if err := o.metrics.start(os.Getenv(metricsVariable), o.dir, o.store); err != nil {
 		return err
 	}

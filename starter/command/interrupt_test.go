@@ -55,7 +55,8 @@ func (d deaf) MoveRecord(context.Context, string, string, func(string, int)) err
 	d.hang()
 	return nil
 }
-func (d deaf) Mark() string { return "" }
+func (d deaf) OpenNNI(context.Context, Host, NNIPort) (string, error) { d.hang(); return "", nil }
+func (d deaf) Mark() string                                           { return "" }
 func (d deaf) Place(string, experiment.Platform, func(platforms.WithLeftovers) error) error {
 	d.hang()
 	return nil

@@ -38,7 +38,7 @@ func (w World) understood(args []string) []string {
 		if len(args) < count || !slices.Equal(args[:count], spelling.theirs) {
 			continue
 		}
-		here := slices.Concat(spelling.here, flagsHere(args[count:]))
+		here := slices.Concat(spelling.here, flagsHere(args[count:], spelling.theirs[0] == "create"))
 		if slices.Contains(here, "--foreground") {
 			here = slices.DeleteFunc(here, func(word string) bool { return word == "--detach" })
 		}
@@ -49,8 +49,9 @@ func (w World) understood(args []string) []string {
 }
 
 // flagsHere rewrites what stands behind a command; arguments that were flags come last,
-// as a trial does behind its experiment.
-func flagsHere(args []string) []string {
+// as a trial does behind its experiment. A port means something where an experiment is
+// begun.
+func flagsHere(args []string, begins bool) []string {
 	var rest, last []string
 	words := separated(args)
 	for len(words) > 0 {
@@ -59,6 +60,8 @@ func flagsHere(args []string) []string {
 		switch {
 		case asArgument[flag] && len(words) > 1:
 			last, words = append(last, words[1]), words[1:]
+		case begins && (flag == "--port" || flag == "-p"):
+			rest = append(rest, "--port")
 		case renamed[flag] != "":
 			rest = append(rest, renamed[flag])
 		case drop && hasValue && len(words) > 1:

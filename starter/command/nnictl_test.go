@@ -11,7 +11,7 @@ import (
 func TestNnictlsSpellingsAreUnderstoodAndToldInOurs(t *testing.T) {
 	s := newStage(t)
 	for theirs, ours := range map[string]string{
-		"create --config e.yml --port 8080": "run --detach e.yml", "create -c=e.yml": "run --detach -c=e.yml", "create --config=e.yml --debug": "run --detach e.yml",
+		"create --config e.yml --port 8080": "run --detach --port 8080 e.yml", "create -c=e.yml": "run --detach -c=e.yml", "create --config=e.yml --debug": "run --detach e.yml",
 		"experiment export k3v --type csv --filename out.csv --intermediate": "export k3v --format csv --file out.csv --intermediate",
 		"trial kill k3v --trial_id abcde":                                    "kill k3v abcde", "trial kill -T abcde k3v": "kill k3v abcde", "log trial k3v --trial_id abcde": "logs --trial-log k3v abcde", "create --config e.yml --foreground": "run --foreground e.yml",
 		"experiment list --all": "ls", "trial ls k3v": "trials k3v", "webui url k3v": "show k3v", "stop k3v": "stop k3v", "trials": "trials", "": "",

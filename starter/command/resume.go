@@ -32,6 +32,9 @@ func (w World) resumeCommand() *cobra.Command {
 }
 
 func (w World) resume(ctx context.Context, name string, how following) error {
+	if err := how.nni.check(); err != nil {
+		return err
+	}
 	var chosen record.Experiment
 	err := w.read(ctx, func(r reader) (err error) {
 		chosen, err = r.experiment(ctx, name, resumable, active)

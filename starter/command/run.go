@@ -30,6 +30,7 @@ type following struct {
 	foreground bool
 	noWorker   bool
 	output     stream
+	nni        NNIPort
 }
 
 func (w World) runCommand() *cobra.Command {
@@ -51,6 +52,7 @@ func (h *following) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&h.foreground, "foreground", false, "be the host, in this process, until the end or Ctrl-C")
 	cmd.Flags().BoolVar(&h.noWorker, "no-worker", false, "only submit and follow; the worker is started by others (TEMPORAL_ADDRESS)")
 	cmd.Flags().VarP(&h.output, "output", "o", "table: for people; json: one event a line, for scripts")
+	h.nni.flags(cmd)
 	cmd.MarkFlagsMutuallyExclusive("detach", "foreground")
 	cmd.MarkFlagsMutuallyExclusive("no-worker", "foreground")
 	complete(cmd, "output", "table", "json")
@@ -58,6 +60,9 @@ func (h *following) flags(cmd *cobra.Command) {
 
 func (w World) run(ctx context.Context, file string, how following) error {
 	w.Build.TryAlgorithms = nil // they are about to be started
+	if err := how.nni.check(); err != nil {
+		return err
+	}
 	config, err := w.loadFor(ctx, file, how)
 	if err != nil {
 		return err
@@ -165,6 +170,8 @@ func (w World) submit(ctx context.Context, how following, start progress.Start, 
 		return err
 	}
 	start.Dashboard, start.WebUI, start.Leaving = w.look(host, start.ID), w.page(host, start.ID), how.detach
+	how.nni.Experiment = start.ID
+	w.openNNI(ctx, host, how.nni)
 	display := w.display(how.output.format)
 	display.Begin(start)
 	if how.detach {

@@ -146,6 +146,9 @@ type Engine interface {
 	Link(host Host, page string) string
 	// DashboardLink is an address that opens a page of the host's dashboard, once.
 	DashboardLink(host Host, page string) string
+	// OpenNNI has the host serve an experiment to NNI's clients and returns the address, or
+	// a link that opens it once where it is not open to all on this machine.
+	OpenNNI(ctx context.Context, host Host, port NNIPort) (link string, err error)
 	// External is the Temporal that TEMPORAL_* variables or a profile name, zero
 	// where the embedded one is meant.
 	External() External

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -89,6 +90,8 @@ type engine struct {
 	machines []platforms.HostState // what Try returns
 	rights   map[string]string     // of platforms
 	places   map[string]platforms.WithLeftovers
+	nni      []NNIPort
+	refused  error             // by OpenNNI
 	log      []byte            // of every trial whose platform keeps it elsewhere
 	replicas map[string]string // what each of several replicas has printed
 	lonely   string            // the queue that nobody polls
@@ -225,6 +228,11 @@ func (e *engine) Try(context.Context, experiment.Platform) ([]platforms.HostStat
 
 func (e *engine) Rights(_ context.Context, platform experiment.Platform) (string, error) {
 	return e.rights[platform.Name], nil
+}
+
+func (e *engine) OpenNNI(_ context.Context, _ Host, port NNIPort) (string, error) {
+	e.nni = append(e.nni, port)
+	return fmt.Sprintf("http://127.0.0.1:%d", port.Port), e.refused
 }
 
 func (e *engine) Mark() string { return "this-machine.aogzexlj" }

@@ -69,7 +69,7 @@ var rooms = map[string][]string{
 	"embedded":                      {"door", "workers/codec"},
 	"door":                          {},
 	"telemetry":                     {"activities/poller", "record"},
-	"dashboard":                     {"dashboard/importance", "dashboard/views", "experiment", "platforms", "record", "trial", "workflows"},
+	"dashboard":                     {"dashboard/importance", "dashboard/views", "experiment", "metrics", "platforms", "record", "trial", "workflows"},
 	"dashboard/importance":          {},
 	"dashboard/views":               {"experiment", "gpu", "metrics", "platforms", "record", "trial"},
 	"starter":                       {"*"},

@@ -1,0 +1,66 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// NNIPort is where an experiment is served to NNI's own clients.
+type NNIPort struct {
+	Experiment string `json:"experiment"`
+	Port       int    `json:"port"`            // of loopback
+	Open       bool   `json:"open"`            // to everybody on this machine, without a token
+	Pages      string `json:"pages,omitempty"` // the directory of NNI's web pages, where it is installed
+}
+
+// flags are NNI's --port, and what may be read there.
+func (p *NNIPort) flags(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&p.Port, "port", 0, "serve NNI's REST routes and web pages at this `port` of 127.0.0.1")
+	cmd.Flags().BoolVar(&p.Open, "nni-open", false, "with --port: to everybody on this machine; NNI's own clients have no token")
+}
+
+// check refuses a port that somebody else has, before anything starts.
+func (p NNIPort) check() error {
+	if p.Port == 0 {
+		if p.Open {
+			return badInput("--port 8080 --nni-open", "--nni-open is for --port")
+		}
+		return nil
+	}
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p.Port))
+	if err != nil {
+		return badInput("choose another one, or end what has it", "port %d cannot be used: %w", p.Port, err)
+	}
+	return listener.Close()
+}
+
+// openNNI opens the port of an experiment that has been accepted. That it cannot be is no
+// reason to end the experiment.
+func (w World) openNNI(ctx context.Context, host Host, port NNIPort) {
+	if port.Port == 0 {
+		return
+	}
+	port.Pages = nniPages(ctx)
+	link, err := w.Engine.OpenNNI(ctx, host, port)
+	if err != nil {
+		fmt.Fprintf(w.Err, "port %d could not be opened for NNI's clients: %v\n", port.Port, err)
+		return
+	}
+	fmt.Fprintf(w.Err, "NNI's routes and pages: %s\n", link)
+}
+
+// nniPages is where the nni package of the caller's Python has its web pages, empty where
+// it is not installed.
+func nniPages(ctx context.Context) string {
+	found, err := exec.CommandContext(ctx, "python3", "-c", "import nni_node; print(nni_node.__path__[0])").Output()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(strings.TrimSpace(string(found)), "static")
+}
