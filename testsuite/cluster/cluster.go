@@ -5,7 +5,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/perennial-ml/perennial/testsuite/endtoend"
+	"github.com/perennial-ml/perennial/testsuite/machine"
 	"github.com/perennial-ml/perennial/testsuite/postgreslab"
 )
 
@@ -55,7 +55,7 @@ func Start(t testing.TB) *Cluster {
 	build.Dir = endtoend.Root()
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
-	for _, port := range freePorts(t, 4) {
+	for _, port := range machine.FreePorts(t, 4) {
 		c.ports = append(c.ports, strconv.Itoa(port))
 	}
 	c.postgres = database
@@ -125,14 +125,4 @@ func (c *Cluster) makeNamespace() {
 		_, err := c.Client().CountWorkflow(context.Background(), &workflowservice.CountWorkflowExecutionsRequest{Namespace: Namespace})
 		return err == nil
 	}, patience, time.Second)
-}
-
-func freePorts(t testing.TB, count int) (ports []int) {
-	for range count {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		defer listener.Close()
-		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
-	}
-	return ports
 }

@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -141,17 +138,4 @@ func (h *Home) LogTail() string {
 	content, _ := os.ReadFile(filepath.Join(h.Dir, "log", "host.log"))
 	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
 	return "host log:\n  " + strings.Join(lines[max(0, len(lines)-25):], "\n  ")
-}
-
-// FreePort is a port that the kernel gives nobody by chance.
-func FreePort(t testing.TB) int {
-	for range 100 {
-		port := 20000 + rand.IntN(10000)
-		if listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			require.NoError(t, listener.Close())
-			return port
-		}
-	}
-	require.Fail(t, "no port is free")
-	return 0
 }

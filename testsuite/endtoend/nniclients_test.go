@@ -60,7 +60,7 @@ func TestNNIsOwnClientReadsAndChangesAnExperiment(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"3.0", "2.10"} {
 		h := NewHome(t)
-		port := FreePort(t)
+		port := machine.FreePorts(t, 1)[0]
 		h.Must("run", h.Experiment(long(4, 2)), "--detach", "--port", fmt.Sprint(port), "--nni-open")
 		id := h.only()
 		h.AwaitRunning(id, 2)

@@ -15,8 +15,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	chance "math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,7 +64,7 @@ func New(t testing.TB) *Cluster {
 	if missing := Missing(); missing != "" {
 		machine.Lacks(t, "%s", missing)
 	}
-	c := &Cluster{t: t, directory: shortDirectory(t), ports: freePorts(t, 1+len(Nodes)), running: map[string]*exec.Cmd{}}
+	c := &Cluster{t: t, directory: shortDirectory(t), ports: machine.FreePorts(t, 1+len(Nodes)), running: map[string]*exec.Cmd{}}
 	c.Home = filepath.Join(c.directory, "home")
 	t.Cleanup(c.close)
 	c.configure()
@@ -102,28 +100,6 @@ func shortDirectory(t testing.TB) string {
 	t.Cleanup(func() { os.RemoveAll(directory) })
 	require.NoError(t, os.Chmod(directory, 0o755))
 	return directory
-}
-
-// given are the ports that this process has given to clusters.
-var given sync.Map
-
-// freePorts are ports that nobody listens on, nor will by chance before a daemon does:
-// they lie below those that the kernel gives to whoever asks for any.
-func freePorts(t testing.TB, count int) (ports []int) {
-	const lowest, many = 16000, 16000
-	for len(ports) < count {
-		port := lowest + chance.IntN(many)
-		if _, taken := given.LoadOrStore(port, true); taken {
-			continue
-		}
-		listener, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
-		if err != nil {
-			continue
-		}
-		require.NoError(t, listener.Close())
-		ports = append(ports, port)
-	}
-	return ports
 }
 
 // configuration has what a test would wait for happen soon: nodes are down after

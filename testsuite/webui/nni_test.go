@@ -19,7 +19,7 @@ func TestNNIsOwnPagesShowAnExperiment(t *testing.T) {
 	}
 	python := filepath.Dir(machine.PythonWithNNI(t, "3.0"))
 	home := endtoend.NewHome(t).With("PATH=" + python + ":" + os.Getenv("PATH"))
-	port := fmt.Sprint(endtoend.FreePort(t))
+	port := fmt.Sprint(machine.FreePorts(t, 1)[0])
 	home.Must("run", home.Experiment(endtoend.Plan{Trials: 3, Concurrency: 1, Script: quick}), "--port", port, "--nni-open")
 	browser := OpenBrowser(t.Context(), 1400, 1000)
 	t.Cleanup(browser.Close)
