@@ -41,7 +41,7 @@ export function Chart({ option, height, label, dark, onClick, onReady }: {
 /** axis is how every axis looks. */
 export function axis(more: Option = {}): Option {
   return {
-    axisLine: { lineStyle: { color: colour('line') } }, axisTick: { show: false },
+    axisLine: { onZero: false, lineStyle: { color: colour('line') } }, axisTick: { show: false },
     axisLabel: { color: colour('faint'), hideOverlap: true, fontSize: 11 },
     splitLine: { lineStyle: { color: colour('line'), opacity: 0.6 } },
     nameTextStyle: { color: colour('faint'), fontSize: 11 }, ...more,

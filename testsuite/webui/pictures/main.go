@@ -73,18 +73,23 @@ func (s studio) dashboard(file string) error {
 	}
 	at := "/e/" + view.ID
 	for name, open := range map[string]func(*webui.Browser) error{
-		"dashboard.png":        page(at, "", "Best trial", "Slots"),
-		"dashboard-dark.png":   page(at, "localStorage.setItem('theme', '\"dark\"'), location.reload()", "Best trial", "Slots"),
-		"dashboard-curves.png": page(at+"/curves", "", "Intermediate results"),
-		"dashboard-trials.png": page(at+"/trials", "", "trials"),
-		"dashboard-trial.png":  page(fmt.Sprintf("%s/t/%d", at, view.Best.Sequence), "", "Curve", "Output"),
+		"dashboard.png":          page(at, "", "Best trial", "Slots"),
+		"dashboard-dark.png":     page(at, "localStorage.setItem('theme', '\"dark\"'), location.reload()", "Best trial", "Slots"),
+		"dashboard-analysis.png": page(at+"/analysis", "", "The forest guesses"),
+		"dashboard-curves.png":   page(at+"/curves", "", "Intermediate results"),
+		"dashboard-trials.png":   page(at+"/trials", "", "trials"),
+		"dashboard-trial.png":    page(fmt.Sprintf("%s/t/%d", at, view.Best.Sequence), "", "Curve", "Output"),
 	} {
-		if err := s.picture(name, 1150, open); err != nil {
+		if err := s.picture(name, heights[name], open); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// heights are those of windows for the pictures of the dashboard.
+var heights = map[string]int{"dashboard.png": 1150, "dashboard-dark.png": 1150, "dashboard-analysis.png": 800, "dashboard-curves.png": 990,
+	"dashboard-trials.png": 1150, "dashboard-trial.png": 1150}
 
 type larger struct {
 	ID     string `json:"id"`
