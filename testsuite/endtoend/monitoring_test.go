@@ -64,7 +64,7 @@ func TestMonitoringSeesWhatAnExperimentDoesAndIsSentItsTraces(t *testing.T) {
 	t.Parallel()
 	traces := startCollector(t)
 	h := NewHome(t).With("OTEL_EXPORTER_OTLP_ENDPOINT=" + traces.URL)
-	run := h.Follow(h.Experiment(long(2, 2)))
+	run := h.Follow(h.Experiment(endless(2, 2)))
 	id := run.ID()
 	h.AwaitRunning(id, 2)
 	metrics := h.metrics()

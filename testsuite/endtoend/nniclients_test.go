@@ -61,7 +61,7 @@ func TestNNIsOwnClientReadsAndChangesAnExperiment(t *testing.T) {
 	for _, version := range []string{"3.0", "2.10"} {
 		h := NewHome(t)
 		port := machine.FreePorts(t, 1)[0]
-		h.Must("run", h.Experiment(long(4, 2)), "--detach", "--port", fmt.Sprint(port), "--nni-open")
+		h.Must("run", h.Experiment(endless(4, 2)), "--detach", "--port", fmt.Sprint(port), "--nni-open")
 		id := h.only()
 		h.AwaitRunning(id, 2)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*Patience)

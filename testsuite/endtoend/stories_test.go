@@ -25,6 +25,11 @@ func long(trials, concurrency int) Plan {
 	return Plan{Trials: trials, Concurrency: concurrency, Steps: "20", Pause: "0.5"}
 }
 
+// endless is a plan whose trials outlast whatever a test does with them.
+func endless(trials, concurrency int) Plan {
+	return Plan{Trials: trials, Concurrency: concurrency, Steps: "2000", Pause: "0.5"}
+}
+
 func TestStory1_ATrialWhenNothingGoesWrong(t *testing.T) {
 	t.Parallel()
 	h := NewHome(t)
