@@ -91,6 +91,9 @@ func (i *importances) renew(known *standing, settled int, upTo int64, compute fu
 	answer, err := compute()
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if err != nil {
+		settled = -1 // asked for again, it is tried again
+	}
 	known.answer, known.fault, known.settled, known.upTo, known.busy = answer, err, settled, upTo, false
 }
 

@@ -29,12 +29,13 @@ type NNIOptions struct {
 	Home       string // the state directory
 	Port       int    // that clients are told
 	Pages      fs.FS  // NNI's web pages; nil: there are none
+	Alone      bool   // nothing is told of other experiments
 }
 
 // NNI returns what serves one experiment as NNI 3.0's manager does, to NNI's own clients:
 // its REST routes, with its shapes, and its web pages.
 func NNI(options NNIOptions) http.Handler {
-	s := &nni{server: &server{Options: options.Options}, id: options.Experiment, home: options.Home, port: options.Port}
+	s := &nni{server: &server{Options: options.Options}, id: options.Experiment, home: options.Home, port: options.Port, alone: options.Alone}
 	mux := http.NewServeMux()
 	for route, answer := range s.routes() {
 		method, path, _ := strings.Cut(route, " ")
@@ -69,6 +70,7 @@ type nni struct {
 	*server
 	id, home string
 	port     int
+	alone    bool
 }
 
 // nniAnswer returns what is sent as JSON; nil is an empty answer.
@@ -229,7 +231,10 @@ func (s *nni) metadataOf(e record.Experiment) map[string]any {
 	return about
 }
 
-func (s *nni) everyMetadata(r *http.Request, _ record.Experiment) (any, error) {
+func (s *nni) everyMetadata(r *http.Request, e record.Experiment) (any, error) {
+	if s.alone {
+		return []map[string]any{s.metadataOf(e)}, nil
+	}
 	all, err := s.Store.Experiments(r.Context())
 	list := []map[string]any{}
 	for _, e := range all {

@@ -147,7 +147,7 @@ func (s *Store) outwait(ctx context.Context, name string, other held) error {
 			return classify(err)
 		case now.free:
 			return nil
-		case now.holder == other.holder && now.until.After(other.until):
+		case now.holder != other.holder, now.until.After(other.until):
 			return &HeldError{now.holder}
 		}
 		select {

@@ -51,7 +51,7 @@ func (d *dashboardServer) start(e *engine, store *record.Store) error {
 	if err != nil {
 		return fmt.Errorf("dashboard: %w", err)
 	}
-	d.nni = &nniPorts{engine: e, options: e.shown, store: store, token: token, servers: map[string]*http.Server{}}
+	d.nni = &nniPorts{engine: e, options: e.shown, store: store, token: token, count: d.count, servers: map[string]nniServer{}}
 	d.at = "http://" + listener.Addr().String()
 	d.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		Handler: door.New(door.Options{Token: token, Port: place.Port, Sessions: place.Sessions, Again: "starter dashboard",
@@ -98,7 +98,7 @@ func (d *dashboardServer) count(inside http.Handler) http.Handler {
 func isMeant(r *http.Request) bool {
 	path, isAPI := strings.CutPrefix(r.URL.Path, dashboard.APIPath)
 	listens := strings.HasSuffix(path, "/events") || strings.HasSuffix(path, "/changes")
-	return !isAPI || listens || r.Method != http.MethodGet || r.Header.Get("Authorization") != ""
+	return !isAPI || listens || r.Method != http.MethodGet || r.Header.Get("Authorization") != "" || r.Header.Get("Sec-Fetch-Site") == ""
 }
 
 // attention is how long a page that is open, and in which nobody does anything, counts as

@@ -19,6 +19,9 @@ import (
 // 127.0.0.1:9464, or :9464 in a container.
 const metricsVariable = "PERENNIAL_METRICS"
 
+// readyLimit is how long the record may take to answer a probe.
+const readyLimit = 3 * time.Second
+
 // monitoring serves metrics and health at an address of its own, where one is wanted:
 // the dashboard's address changes, and is on loopback only.
 type monitoring struct {
@@ -40,7 +43,7 @@ func (m *monitoring) start(address string, dir host.Dir, store *record.Store) er
 		return fmt.Errorf("$%s: %w", metricsVariable, err)
 	}
 	ready := func(ctx context.Context) error { return m.ready(ctx, store) }
-	m.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10,
+	m.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		Handler: telemetry.Handler(telemetry.Metrics(store, command.Version), token, ready)}
 	go m.server.Serve(listener) //nolint:errcheck // it always ends with ErrServerClosed
 	return nil
@@ -51,8 +54,12 @@ func (m *monitoring) ready(ctx context.Context, store *record.Store) error {
 	if !m.working.Load() {
 		return errors.New("waiting for Temporal")
 	}
-	_, err := store.Active(ctx)
-	return err
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
+	defer cancel()
+	if _, err := store.Active(ctx); err != nil {
+		return errors.New("the record does not answer; the host's log says why") // an error may name a database's address
+	}
+	return nil
 }
 
 // stop may be called without a start.

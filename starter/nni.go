@@ -36,9 +36,16 @@ type nniPorts struct {
 	options func(*record.Store) dashboard.Options
 	store   *record.Store
 	token   string
+	count   func(http.Handler) http.Handler // of visitors
 
 	mu      sync.Mutex
-	servers map[string]*http.Server // by experiment
+	servers map[string]nniServer // by experiment
+}
+
+// nniServer is one of them.
+type nniServer struct {
+	*http.Server
+	port int
 }
 
 // reopen opens what earlier hosts had open. A port that somebody else has by now is said.
@@ -63,9 +70,8 @@ func (n *nniPorts) reopen(complain func(error)) {
 func (n *nniPorts) open(port command.NNIPort) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if before := n.servers[port.Experiment]; before != nil {
-		before.Close()
-		delete(n.servers, port.Experiment)
+	if err := n.vacate(port); err != nil {
+		return err
 	}
 	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port.Port)))
 	if err != nil {
@@ -76,11 +82,33 @@ func (n *nniPorts) open(port command.NNIPort) error {
 		pages = os.DirFS(port.Pages)
 	}
 	inside := dashboard.NNI(dashboard.NNIOptions{Options: n.options(n.store), Experiment: port.Experiment, Home: n.engine.home,
-		Port: port.Port, Pages: pages})
+		Port: port.Port, Pages: pages, Alone: port.Open})
+	if before, open := n.servers[port.Experiment]; open {
+		before.Close()
+	}
 	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		Handler: door.New(door.Options{Token: n.token, Port: port.Port, Again: fmt.Sprintf("starter resume %s --port %d", port.Experiment, port.Port), Open: port.Open, Inside: inside})}
-	n.servers[port.Experiment] = server
+		Handler: door.New(door.Options{Token: n.token, Port: port.Port, Again: fmt.Sprintf("starter resume %s --port %d", port.Experiment, port.Port), Open: port.Open, Inside: n.count(inside)})}
+	n.servers[port.Experiment] = nniServer{server, port.Port}
 	go server.Serve(listener) //nolint:errcheck // it always ends with ErrServerClosed
+	return nil
+}
+
+// vacate takes a port back from an experiment that is over, or from this one. The mutex
+// is held.
+func (n *nniPorts) vacate(port command.NNIPort) error {
+	for id, other := range n.servers {
+		if other.port != port.Port {
+			continue
+		}
+		if e, err := n.store.Experiment(context.Background(), id); id != port.Experiment && err == nil && e.Status.Active() {
+			return fmt.Errorf("experiment %s has port %d", id, port.Port)
+		}
+		other.Close()
+		delete(n.servers, id)
+		if id != port.Experiment {
+			os.Remove(filepath.Join(n.engine.home, "experiments", id, nniFile)) //nolint:errcheck // the next host says that the port is taken
+		}
+	}
 	return nil
 }
 
@@ -111,7 +139,7 @@ func (n *nniPorts) remember(port command.NNIPort) error {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(directory, nniFile), content, 0o600)
+	return writeWhole(filepath.Join(directory, nniFile), content)
 }
 
 func (n *nniPorts) close() {
@@ -124,6 +152,9 @@ func (n *nniPorts) close() {
 
 // OpenNNI implements command.Engine.
 func (e *engine) OpenNNI(ctx context.Context, at command.Host, port command.NNIPort) (link string, err error) {
+	if at.Dashboard == "" {
+		return "", errors.New("it takes a host on this machine, which has come up")
+	}
 	token, err := e.token()
 	if err != nil {
 		return "", err

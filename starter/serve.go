@@ -156,6 +156,8 @@ func (o *observation) end() {
 	o.metrics.stop()
 	if o.sections != nil {
 		o.sections.Stop()
+	}
+	if o.store != nil {
 		o.store.Close()
 	}
 }

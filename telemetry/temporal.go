@@ -28,8 +28,9 @@ var inSeconds = metric.NewView(metric.Instrument{Kind: metric.InstrumentKindHist
 	Aggregation: metric.AggregationExplicitBucketHistogram{Boundaries: prometheus.ExponentialBuckets(0.001, 4, 9)},
 })
 
-// flushLimit bounds what the last traces may cost a host that ends.
-const flushLimit = 3 * time.Second
+// flushLimit bounds what the last traces may cost a host that ends: it has three seconds
+// for everything.
+const flushLimit = 500 * time.Millisecond
 
 // Instrument has a client of Temporal, and the workers that are made of it, count what
 // they do, and send traces where the variables of OpenTelemetry name a collector

@@ -31,25 +31,32 @@ type placeOf struct {
 // leftovers prints what clusters have of experiments that are on no record here, and
 // removes what this home made of it where that is wanted.
 func (w World) leftovers(ctx context.Context, files []string, as format, remove, sure bool) error {
-	known, places, err := w.placesOf(ctx, files)
+	_, places, err := w.placesOf(ctx, files)
 	if err != nil {
 		return err
 	}
-	found, err := w.findLeftovers(ctx, known, places)
-	if err != nil {
+	found, failed := w.findLeftovers(ctx, places)
+	if found, err = w.unknown(ctx, found); err != nil {
 		return err
 	}
 	if err := w.print(as, found, func() [][]string { return w.leftoverRows(found) }); err != nil || !remove {
-		return err
+		return errors.Join(err, failed)
 	}
 	ours := slices.DeleteFunc(found, func(l leftover) bool { return !l.Ours })
 	if len(ours) == 0 {
-		return nil
+		return failed
 	}
 	if err := w.consent("What this home made of it will be gone for ever.", "what this home made", sure); err != nil {
 		return err
 	}
-	return w.removeLeftovers(ctx, ours)
+	return errors.Join(w.removeLeftovers(ctx, ours), failed)
+}
+
+// unknown leaves out what is of experiments on record. The record is read after the
+// places were: whatever is begun is on record first.
+func (w World) unknown(ctx context.Context, found []leftover) ([]leftover, error) {
+	known, _, err := w.placesOf(ctx, nil)
+	return slices.DeleteFunc(found, func(l leftover) bool { return known[l.Experiment] }), err
 }
 
 // placesOf returns the ids of the experiments on record, and the sections to ask: those
@@ -94,9 +101,17 @@ func (w World) placesIn(files []string) (places []placeOf, err error) {
 
 // findLeftovers asks each place once, however many sections name it. One that cannot be
 // asked is named and left out.
-func (w World) findLeftovers(ctx context.Context, known map[string]bool, places []placeOf) ([]leftover, error) {
+func (w World) findLeftovers(ctx context.Context, places []placeOf) ([]leftover, error) {
 	found, asked, failed := []leftover{}, map[string]bool{}, error(nil)
 	for _, at := range places {
+		section, err := json.Marshal(at.platform)
+		if err != nil {
+			return nil, err
+		}
+		if asked[string(section)] {
+			continue
+		}
+		asked[string(section)] = true
 		there, err := w.leftoversAt(ctx, at)
 		if err != nil {
 			fmt.Fprintf(w.Err, "%s: %v\n", at.platform.Name, err)
@@ -111,9 +126,7 @@ func (w World) findLeftovers(ctx context.Context, known map[string]bool, places 
 			fmt.Fprintf(w.Err, "%s: you may not list %s there: more of that may be left\n", there.Place, strings.Join(there.Unlisted, ", "))
 		}
 		for _, one := range there.Found {
-			if !known[one.Experiment] {
-				found = append(found, leftover{there.Place, one, platforms.SameHome(one.Home, w.Engine.Mark()), at})
-			}
+			found = append(found, leftover{there.Place, one, platforms.SameHome(one.Home, w.Engine.Mark()), at})
 		}
 	}
 	return found, failed
@@ -151,6 +164,10 @@ func (w World) leftoverRows(found []leftover) [][]string {
 }
 
 func (w World) removeLeftovers(ctx context.Context, ours []leftover) error {
+	ours, err := w.unknown(ctx, ours) // the question may have stood for long
+	if err != nil {
+		return err
+	}
 	for _, l := range ours {
 		remove := func(place platforms.WithLeftovers) error { return place.RemoveLeftover(ctx, l.Experiment) }
 		if err := w.Engine.Place(l.from.id, l.from.platform, remove); err != nil {

@@ -3,6 +3,7 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -171,9 +172,17 @@ func TestAServiceThatIsTriedFirstHasItsFaultsPlacedInTheFile(t *testing.T) {
 type attic struct {
 	left    platforms.Leftovers
 	removed []string
+	// meanwhile happens while it is listed; fault is why that fails.
+	meanwhile func()
+	fault     error
 }
 
-func (a *attic) Leftovers(context.Context) (platforms.Leftovers, error) { return a.left, nil }
+func (a *attic) Leftovers(context.Context) (platforms.Leftovers, error) {
+	if a.meanwhile != nil {
+		a.meanwhile()
+	}
+	return a.left, a.fault
+}
 
 func (a *attic) RemoveLeftover(_ context.Context, experiment string) error {
 	a.removed = append(a.removed, experiment)
@@ -206,6 +215,13 @@ func TestDoctorFindsWhatIsOnNoRecordAndRemovesOnlyWhatThisHomeMade(t *testing.T)
 	require.Equal(t, ExitDone, s.run("doctor", file, "--leftovers", "--remove", "--yes"), s.err.String())
 	require.Equal(t, []string{"gone"}, cluster.removed)
 	require.Equal(t, ExitBadInput, s.run("doctor", "--remove"))
+	cluster.removed, cluster.meanwhile = nil, func() { s.accepted("gone") }
+	require.Equal(t, ExitDone, s.run("doctor", file, "--leftovers", "--remove", "--yes"), s.err.String())
+	require.Empty(t, cluster.removed, "it was begun while the cluster was asked")
+	cluster.meanwhile, cluster.fault = nil, errors.New("nobody answers")
+	require.Equal(t, ExitNoSuccess, s.run("doctor", file, "--leftovers"))
+	require.Contains(t, s.err.String(), "nobody answers")
+	cluster.fault = nil
 	cluster.left.Found = cluster.left.Found[:1]
 	require.Equal(t, ExitDone, s.run("doctor", file, "--leftovers", "--remove"))
 	require.Contains(t, s.out.String(), "nothing is left")

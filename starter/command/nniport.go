@@ -25,8 +25,9 @@ func (p *NNIPort) flags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&p.Open, "nni-open", false, "with --port: to everybody on this machine; NNI's own clients have no token")
 }
 
-// check refuses a port that somebody else has, before anything starts.
-func (p NNIPort) check() error {
+// checkPort refuses a port that somebody else has, before anything starts. A host that is
+// there may have it itself, and says so where it cannot be had.
+func (w World) checkPort(ctx context.Context, p NNIPort) error {
 	if p.Port == 0 {
 		if p.Open {
 			return badInput("--port 8080 --nni-open", "--nni-open is for --port")
@@ -35,6 +36,9 @@ func (p NNIPort) check() error {
 	}
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p.Port))
 	if err != nil {
+		if _, none := w.Engine.Find(ctx); none == nil {
+			return nil
+		}
 		return badInput("choose another one, or end what has it", "port %d cannot be used: %w", p.Port, err)
 	}
 	return listener.Close()

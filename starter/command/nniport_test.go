@@ -15,6 +15,7 @@ func TestAPortForNNIsClientsIsOpenedOnceTheExperimentIsAcceptedAndRefusedBeforeI
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	port := fmt.Sprint(taken.Addr().(*net.TCPAddr).Port)
+	s.engine.running = false
 	require.Equal(t, ExitBadInput, s.run("run", file, "--detach", "--port", port))
 	require.Contains(t, s.err.String(), "port "+port)
 	require.Empty(t, s.sent, "nothing was started")

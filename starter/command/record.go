@@ -48,7 +48,7 @@ func (w World) moveRecord(ctx context.Context, from, to string) error {
 		fmt.Fprintf(w.Err, "%-14s %d rows, each compared\n", table, rows)
 	})
 	if err != nil {
-		return badInput("the record is where it was; once this is mended, the same command goes on", "%w", err)
+		return badInput("nothing is lost; once this is mended, the same command goes on", "%w", err)
 	}
 	_, err = fmt.Fprintln(w.Out, "the record is moved; starter serve --detach or the next command goes on with it")
 	return err

@@ -32,7 +32,7 @@ func (w World) resumeCommand() *cobra.Command {
 }
 
 func (w World) resume(ctx context.Context, name string, how following) error {
-	if err := how.nni.check(); err != nil {
+	if err := w.checkPort(ctx, how.nni); err != nil {
 		return err
 	}
 	var chosen record.Experiment

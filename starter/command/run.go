@@ -60,7 +60,7 @@ func (h *following) flags(cmd *cobra.Command) {
 
 func (w World) run(ctx context.Context, file string, how following) error {
 	w.Build.TryAlgorithms = nil // they are about to be started
-	if err := how.nni.check(); err != nil {
+	if err := w.checkPort(ctx, how.nni); err != nil {
 		return err
 	}
 	config, err := w.loadFor(ctx, file, how)

@@ -1,6 +1,7 @@
 package webui
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -26,4 +27,16 @@ func TestNNIsOwnPagesShowAnExperiment(t *testing.T) {
 	address := "http://127.0.0.1:" + port
 	require.NoError(t, browser.Open(address+"/oview", "Overview", "endtoend", "DONE", "Succeeded"))
 	require.NoError(t, browser.Open(address+"/detail", "Default metric", "Trial jobs", "SUCCEEDED"))
+	home.Must("run", home.Experiment(endtoend.Plan{Trials: 2, Concurrency: 1, Script: quick}), "--port", port, "--nni-open")
+	id := newest(t, home)
+	require.NoError(t, browser.Open(address+"/oview", "Overview", id, "DONE"))
+}
+
+// newest is the id of the experiment that began last.
+func newest(t *testing.T, home *endtoend.Home) string {
+	var all []struct {
+		ID string `json:"id"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(home.Must("ls", "--output", "json")), &all))
+	return all[0].ID
 }

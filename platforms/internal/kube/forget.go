@@ -49,6 +49,10 @@ func (s *site) dispose(ctx context.Context, name string) error {
 			return err
 		}
 	}
+	return s.delete(ctx, name)
+}
+
+func (s *site) delete(ctx context.Context, name string) error {
 	background := metav1.DeletePropagationBackground
 	return ignoreNotFound(s.client().Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &background}))
 }
@@ -141,7 +145,8 @@ func (p *platform) CleanUp(ctx context.Context) error {
 	return Fault("clean up", s.letGoOf(ctx, ofExperiment(p.section.Experiment)))
 }
 
-// disposeAll disposes of the experiment's runs, and removes what they had in common.
+// disposeAll disposes of the experiment's runs, ends what still runs, and removes what they
+// had in common.
 func (s *site) disposeAll(ctx context.Context) error {
 	experiment := s.platform.section.Experiment
 	for _, resource := range s.resources() {
@@ -162,7 +167,11 @@ func (s *site) disposeAll(ctx context.Context) error {
 		return ignoreNotFound(err)
 	}
 	for i := range list.Items {
-		err = errors.Join(err, s.dispose(ctx, list.Items[i].GetName()))
+		remove := s.delete
+		if s.job.condition(&list.Items[i]).over {
+			remove = s.dispose
+		}
+		err = errors.Join(err, remove(ctx, list.Items[i].GetName()))
 	}
 	return err
 }

@@ -88,6 +88,7 @@ func (l *Limit) Take(verb string) error {
 	}
 	l.Taken = append(l.Taken, now)
 	if err := l.keep(); err != nil {
+		l.Taken = l.Taken[:len(l.Taken)-1]
 		return platforms.Errorf(platforms.Transient, verb, "count the call before it is made: %w", err)
 	}
 	return nil
