@@ -51,7 +51,7 @@ func TestAPageThatIsMerelyOpenIsNotLookedAtForEver(t *testing.T) {
 	require.False(t, d.visited())
 	ask("/api/v1/experiments/k3v9x2ab/events?after=-1")
 	require.True(t, d.visited())
-	d.meant.Store(time.Now().Add(-attention).UnixNano())
+	d.meant.Store(time.Now().Add(-2 * attention).UnixNano())
 	ask("/api/v1/experiments/k3v9x2ab")
 	ask("/api/v1/gpus")
 	require.False(t, d.visited(), "what a page asks by itself")
