@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 )
 
@@ -36,26 +37,31 @@ type lease struct {
 // Leader is who wants to work on a record.
 type Leader struct {
 	Directory string // the id of its state directory, whose lock it has
-	Machine   string // where it is, in words
+	Machine   string // the name of where that is: a directory may be a copy of another's
 	// Lost is told once when another has taken its place; it may be nil.
 	Lost func(error)
 	// Waiting, if not nil, is told each time that a host is found to live whose place
 	// it waits for; else Lead returns.
 	Waiting func(*HeldError)
+}
 
-	seat string // of a record that is carried; empty is Directory
+// place is where nobody else of the record can be while this process is there.
+func (l Leader) place() string { return l.Directory + " on " + l.Machine }
+
+func (l Leader) holder() string {
+	return fmt.Sprintf("%s, process %d, %s", l.Machine, os.Getpid(), rand.Text()[:8])
 }
 
 // Lead makes this process the one that works on the record: from then on it alone
 // writes, until it closes the store or another takes its place. A host that died keeps
-// its place for some seconds, unless it had the same state directory, whose lock has
-// proved it dead: Lead waits for that, and returns a HeldError where the other one lives
+// its place for some seconds, unless it had the same state directory of the same machine,
+// whose lock has proved it dead: Lead waits for that, and returns a HeldError where the other one lives
 // and nobody is told of Waiting. A file needs none of this: it is in one state directory.
 func (s *Store) Lead(ctx context.Context, as Leader) error {
 	if s.wire == nil {
 		return nil
 	}
-	wanted := &lease{name: "record", holder: as.Machine + ", " + rand.Text()[:8]}
+	wanted := &lease{name: "record", holder: as.holder()}
 	for {
 		other, err := s.take(ctx, wanted, as)
 		if err == nil && other == nil {
@@ -64,7 +70,7 @@ func (s *Store) Lead(ctx context.Context, as Leader) error {
 		if err == nil {
 			err = s.outwait(ctx, wanted.name, *other)
 		}
-		if err := as.goesOn(err); err != nil {
+		if err := as.goesOn(ctx, err); err != nil {
 			return err
 		}
 	}
@@ -72,7 +78,7 @@ func (s *Store) Lead(ctx context.Context, as Leader) error {
 
 // goesOn tells whether to go on after an error: who waits for a place outlives a record
 // that is away for a while.
-func (l Leader) goesOn(err error) error {
+func (l Leader) goesOn(ctx context.Context, err error) error {
 	var living *HeldError
 	switch {
 	case l.Waiting == nil || err == nil:
@@ -81,8 +87,7 @@ func (l Leader) goesOn(err error) error {
 		l.Waiting(living)
 		return nil
 	case errors.Is(err, ErrUnreachable):
-		time.Sleep(leaseRenew)
-		return nil
+		return pause(ctx, leaseRenew)
 	}
 	return err
 }
@@ -91,18 +96,21 @@ func (l Leader) goesOn(err error) error {
 // proves every other host out of it.
 func (s *Store) Led() bool { return s.lease != nil }
 
-// Seat is the state directory under whose id what only one host can do is queued: the
-// given one of a record in a file, else that of whoever led first, so that who takes a
-// place finds what was begun there.
+// Seat is the state directory under whose id what only one host can do is queued: that of
+// whoever led first, so that who takes a place, or has the record moved to it, finds what
+// was begun there; the given one where nobody did.
 func (s *Store) Seat(ctx context.Context, directory string) (string, error) {
-	if !s.Shared() {
-		return directory, nil
-	}
-	err := s.query(ctx).one(into(&directory), "SELECT seat FROM leases WHERE name = 'record'")
-	if errors.Is(err, sql.ErrNoRows) {
-		return directory, nil
-	}
-	return directory, classify(err)
+	var seat string
+	err := s.query(ctx).one(into(&seat), "SELECT seat FROM identity")
+	return cmp.Or(seat, directory), classify(err)
+}
+
+// sit has the record keep the seat that another one had.
+func (s *Store) sit(ctx context.Context, seat string) error {
+	return s.update(ctx, func(t *transaction) error {
+		_, err := t.exec("UPDATE identity SET seat = ?", seat)
+		return err
+	})
 }
 
 // held is a lease that somebody else has.
@@ -123,14 +131,17 @@ func (s *Store) take(ctx context.Context, wanted *lease, as Leader) (*held, erro
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return nil, err
 		}
-		if err == nil && !other.free && other.directory != as.Directory {
+		if err == nil && !other.free && other.directory != as.place() {
 			return &other, nil
 		}
 		wanted.fence = fence + 1
-		_, err = t.exec(`INSERT INTO leases (name, holder, directory, seat, fence, until)
-			VALUES (?, ?, ?, ?, ?, clock_timestamp() + ?::interval)
+		_, err = t.exec(`INSERT INTO leases (name, holder, directory, fence, until)
+			VALUES (?, ?, ?, ?, clock_timestamp() + ?::interval)
 			ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, directory = excluded.directory,
-				fence = excluded.fence, until = excluded.until`, wanted.name, wanted.holder, as.Directory, cmp.Or(as.seat, as.Directory), wanted.fence, leaseLasts.String())
+				fence = excluded.fence, until = excluded.until`, wanted.name, wanted.holder, as.place(), wanted.fence, leaseLasts.String())
+		if err == nil {
+			_, err = t.exec("UPDATE identity SET seat = ? WHERE seat = ''", as.Directory)
+		}
 		return nil, err
 	})
 }
@@ -150,19 +161,24 @@ func (s *Store) outwait(ctx context.Context, name string, other held) error {
 		case now.holder != other.holder, now.until.After(other.until):
 			return &HeldError{now.holder}
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(leaseRenew / 5):
+		if err := pause(ctx, leaseRenew/5); err != nil {
+			return err
 		}
+	}
+}
+
+// pause waits that long, unless the context ends first.
+func pause(ctx context.Context, long time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(long):
+		return nil
 	}
 }
 
 // keep has every transaction from now on require the lease, and renews it.
 func (s *Store) keep(taken *lease, lost func(error)) error {
-	if taken.fence == 0 {
-		return nil
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	taken.end = func() { cancel(); <-ended }
@@ -185,10 +201,8 @@ func (s *Store) keep(taken *lease, lost func(error)) error {
 // is no reason: only who has taken the place has it.
 func (s *Store) renew(ctx context.Context, taken *lease) error {
 	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(leaseRenew):
+		if err := pause(ctx, leaseRenew); err != nil {
+			return err
 		}
 		err := s.update(ctx, func(t *transaction) error {
 			_, err := t.exec("UPDATE leases SET until = clock_timestamp() + ?::interval WHERE name = ?", leaseLasts.String(), taken.name)

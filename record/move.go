@@ -71,7 +71,8 @@ func Move(ctx context.Context, from, to string, as Leader, tell func(table strin
 		return err
 	}
 	defer target.Close()
-	if as.seat, err = source.Seat(ctx, as.Directory); err != nil {
+	seat, err := source.Seat(ctx, as.Directory)
+	if err != nil {
 		return err
 	}
 	for _, s := range []*Store{source, target} {
@@ -79,7 +80,7 @@ func Move(ctx context.Context, from, to string, as Leader, tell func(table strin
 			return err
 		}
 	}
-	return move{ctx: ctx, source: source, target: target, tell: tell}.run()
+	return move{ctx: ctx, source: source, target: target, seat: seat, tell: tell}.run()
 }
 
 // openThere opens a record and makes none.
@@ -97,6 +98,7 @@ func openThere(location string) (*Store, error) {
 type move struct {
 	ctx            context.Context
 	source, target *Store
+	seat           string
 	tell           func(string, int)
 }
 
@@ -121,6 +123,9 @@ func (m move) run() error {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
 		m.tell(t.name, rows)
+	}
+	if err := m.target.sit(m.ctx, m.seat); err != nil {
+		return err
 	}
 	if err := m.source.rename(m.ctx, departed+id); err != nil {
 		return err

@@ -42,7 +42,7 @@ func TestARecordThatIsMovedThereAndBackIsTheSame(t *testing.T) {
 	require.ErrorContains(t, err, "was moved elsewhere")
 
 	back := place(t)
-	require.NoError(t, Move(background, there, back, mover, quiet))
+	require.NoError(t, Move(background, there, back, Leader{Directory: "elsewhere", Machine: "another machine"}, quiet))
 	_, err = OpenReadOnly(there)
 	require.ErrorContains(t, err, "was moved elsewhere")
 	store, err := Open(back)
@@ -52,6 +52,9 @@ func TestARecordThatIsMovedThereAndBackIsTheSame(t *testing.T) {
 	require.Equal(t, id, again.ID())
 	require.Equal(t, log, again.log())
 	require.Equal(t, export, again.everything())
+	seat, err := again.Seat(background, "elsewhere")
+	require.NoError(t, err)
+	require.Equal(t, mover.Directory, seat, "what was begun there is found here")
 	require.NoError(t, Move(background, there, back, mover, quiet), "said again it does nothing")
 	again.command(trial.Pause, "")
 }

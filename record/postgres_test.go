@@ -1,6 +1,7 @@
 package record
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -329,6 +330,23 @@ func TestWhoHasLostItsPlaceIsTold(t *testing.T) {
 	next.lead("one") // the lock of that state directory has proved the first one dead
 	require.ErrorIs(t, <-lost, ErrFenced)
 	next.ask(0)
+}
+
+func TestACopyOfAStateDirectoryOnAnotherMachineTakesNoPlaceOfTheLiving(t *testing.T) {
+	f := inPostgres(t)
+	f.lead("one")
+	var living *HeldError
+	require.ErrorAs(t, f.another().Lead(background, Leader{Directory: "one", Machine: "its copy"}), &living)
+}
+
+func TestWhoIsNoLongerAskedToLeadWaitsForNobody(t *testing.T) {
+	f := inPostgres(t)
+	require.NoError(t, server.Crash())
+	ctx, cancel := context.WithTimeout(background, time.Millisecond)
+	defer cancel()
+	err := f.Lead(ctx, Leader{Directory: "one", Waiting: func(*HeldError) {}})
+	require.NoError(t, server.Restart())
+	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
 func TestALeadOutlivesTheRestartOfTheServer(t *testing.T) {

@@ -40,7 +40,7 @@ func (e *engine) moveRecord(ctx context.Context, dir host.Dir, from, to string, 
 	if err := e.mine(source, target); err != nil {
 		return err
 	}
-	machine, err := machineName()
+	machine, err := os.Hostname()
 	if err != nil {
 		return err
 	}
@@ -78,9 +78,16 @@ func (e *engine) settle(dir host.Dir, from, to string) error {
 	if err := host.KeepRecord(dir, given); err != nil || from != inDirectory {
 		return err
 	}
-	file := host.RecordFile(e.home)
-	if err := os.Rename(file, file+".moved"); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	return putAside(host.RecordFile(e.home))
+}
+
+// putAside takes the log of a database away before the database: a log that stayed would
+// be read into the next one in its place.
+func putAside(database string) error {
+	for _, part := range []string{"-shm", "-wal", ""} {
+		if err := os.Rename(database+part, database+".moved"+part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	return nil
 }
@@ -99,10 +106,4 @@ func (e *engine) lookupRecord(name string) (string, bool) {
 		return e.record.Given, e.record.Given != ""
 	}
 	return os.LookupEnv(name)
-}
-
-// machineName says where this process is.
-func machineName() (string, error) {
-	name, err := os.Hostname()
-	return fmt.Sprintf("%s, process %d", name, os.Getpid()), err
 }

@@ -118,7 +118,7 @@ func (o *observation) open(log *slog.Logger) error {
 	if o.store, err = record.Open(o.record.Location); err != nil {
 		return err
 	}
-	machine, err := machineName()
+	machine, err := os.Hostname()
 	if err != nil {
 		return err
 	}

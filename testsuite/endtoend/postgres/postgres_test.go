@@ -123,7 +123,9 @@ func TestARecordThatIsMovedWhileTrialsRunGoesOnWhereItIs(t *testing.T) {
 	run.Wait(endtoend.Patience)
 	h.Must("serve", "--stop")
 	h.Must("record", "move", "file", there)
-	require.NoFileExists(t, filepath.Join(h.Dir, "record.sqlite"))
+	for _, part := range []string{"", "-wal", "-shm"} {
+		require.NoFileExists(t, filepath.Join(h.Dir, "record.sqlite"+part))
+	}
 	h.Must("serve", "--detach")
 	h.Await("an end on record", func() bool { return h.Show(run.ID()).Trials["SUCCEEDED"] > 0 })
 
