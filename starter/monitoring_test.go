@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net"
 	"path/filepath"
 	"testing"
@@ -17,8 +18,12 @@ func TestAHostIsReadyOnceItsWorkersHaveBegunAndAsLongAsItsRecordAnswers(t *testi
 	require.NoError(t, err)
 	var m monitoring
 	require.ErrorContains(t, m.ready(context.Background(), store), "Temporal")
-	m.working.Store(true)
+	var away error
+	m.temporal.Store(new(func(context.Context) error { return away }))
 	require.NoError(t, m.ready(context.Background(), store))
+	away = errors.New("10.1.2.3:7233: connection refused")
+	require.EqualError(t, m.ready(context.Background(), store), "Temporal does not answer; the host's log says why")
+	away = nil
 	require.NoError(t, store.Close())
 	require.Error(t, m.ready(context.Background(), store))
 }

@@ -184,34 +184,47 @@ func (e *engine) service(how command.Serving, limit time.Duration, observed *obs
 
 // work starts the workers and returns what stops them.
 func (e *engine) work(ctx context.Context, running host.Running, observed *observation) (stop func(), err error) {
+	temporal, disconnect, err := connect(running)
+	if err != nil {
+		return nil, err
+	}
+	started, err := e.startWorkers(ctx, running, observed, temporal)
+	if err != nil {
+		disconnect()
+		return nil, err
+	}
+	observed.metrics.begun(temporal)
+	return func() { started.Stop(); disconnect() }, nil
+}
+
+// connect makes a client that connects when it is first used: workers wait for a Temporal
+// that is away.
+func connect(running host.Running) (temporal client.Client, disconnect func(), err error) {
 	options := running.Client
 	options.Identity = workers.Identity(running.Dir.StateID(), running.Nonce)
 	options.Logger = log.NewStructuredLogger(running.Log)
 	options, flush, err := telemetry.Instrument(options, os.Getenv)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	// It connects when it is first used: workers wait for a Temporal that is away.
-	temporal, err := client.NewLazyClient(options)
+	temporal, err = client.NewLazyClient(options)
 	if err != nil {
-		return nil, fmt.Errorf("reach Temporal: %w", err)
+		flush()
+		return nil, nil, fmt.Errorf("reach Temporal: %w", err)
 	}
+	return temporal, func() { temporal.Close(); flush() }, nil
+}
+
+func (e *engine) startWorkers(ctx context.Context, running host.Running, observed *observation, temporal client.Client) (*workers.Workers, error) {
 	seat, err := observed.store.Seat(ctx, running.Dir.StateID())
 	if err != nil {
-		temporal.Close()
 		return nil, err
 	}
-	started, err := workers.Start(ctx, workers.Options{
-		Client: temporal, Namespace: options.Namespace, Record: observed.store, Sections: observed.sections,
+	return workers.Start(ctx, workers.Options{
+		Client: temporal, Namespace: running.Client.Namespace, Record: observed.store, Sections: observed.sections,
 		Environment: e.environment, Variables: e.variables, StateID: running.Dir.StateID(), Seat: seat, Keep: observed.keep, StateDirectory: e.home, Nonce: running.Nonce, Logger: running.Log,
 		Led: observed.store.Led(), BuildID: e.buildID(), SearchAttributes: e.attributes(), Rest: rest,
 	})
-	if err != nil {
-		temporal.Close()
-		return nil, err
-	}
-	observed.metrics.working.Store(true)
-	return func() { started.Stop(); temporal.Close(); flush() }, nil
 }
 
 // buildID names this build in a Worker Deployment. The embedded server has one
