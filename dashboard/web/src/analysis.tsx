@@ -15,6 +15,7 @@ export function Analysis({ e, live, dark }: { e: Experiment; live: Live; dark: b
   const results = useResource<Results>(`/experiments/${e.id}/results`, live.version).data
   const [metric, setMetric] = useState(theMetric)
   const [across, setAcross] = useState('')
+  const [most, setMost] = useState('') // the parameter that matters most
   const [against, setAgainst] = useState('')
   if (!results) return <p class="faint">…</p>
   const keys = [theMetric, ...Object.keys(results.metrics)]
@@ -22,8 +23,8 @@ export function Analysis({ e, live, dark }: { e: Experiment; live: Live; dark: b
   return <>
     {keys.length > 1 && <p><Select label="Result" value={metric} onChange={setMetric} of={keys.map(k => [k, nameOf(k)])} /></p>}
     <div class="grid even">
-      <ImportanceCard e={e} live={live} metric={metric} onChoose={setAcross} />
-      <Landscape e={e} results={judged} metric={metric} across={across} against={against} onAcross={setAcross} onAgainst={setAgainst} dark={dark} />
+      <ImportanceCard e={e} live={live} metric={metric} onChoose={setAcross} onKnown={setMost} />
+      <Landscape e={e} results={judged} metric={metric} across={across || most} against={against} onAcross={setAcross} onAgainst={setAgainst} dark={dark} />
       {keys.length > 1 && <TradeOff e={e} results={results} keys={keys} dark={dark} />}
       {keys.slice(1).map(key => <Course key={key} e={e} results={results} metric={key} dark={dark} />)}
     </div>
@@ -38,7 +39,9 @@ function Select({ label, value, of, onChange }: { label: string; value: string; 
     {of.map(([name, text]) => <option key={name} value={name}>{text}</option>)}</select></label>
 }
 
-function ImportanceCard({ e, live, metric, onChoose }: { e: Experiment; live: Live; metric: string; onChoose: (name: string) => void }) {
+function ImportanceCard({ e, live, metric, onChoose, onKnown }: {
+  e: Experiment; live: Live; metric: string; onChoose: (name: string) => void; onKnown: (most: string) => void
+}) {
   const [again, ask] = useState(0)
   const { data, error } = useResource<Importance>(`/experiments/${e.id}/importance?metric=${encodeURIComponent(metric)}`, live.version + again)
   useEffect(() => {
@@ -46,6 +49,7 @@ function ImportanceCard({ e, live, metric, onChoose }: { e: Experiment; live: Li
     const timer = window.setTimeout(() => ask(n => n + 1), 700)
     return () => window.clearTimeout(timer)
   }, [data])
+  useEffect(() => { if (data && !data.pending) onKnown(data.parameters[0]?.name ?? '') }, [data])
   const few = data && data.trials < data.least
   return <Card title="Which parameters matter">
     {error && <p class="notice">{error}</p>}
@@ -94,7 +98,7 @@ function Landscape({ e, results, metric, across, against, onAcross, onAgainst, d
   const others = dimensions.filter(d => d !== x).map((d): [string, string] => [d.name, short(d.name)])
   return <Card title="Results across parameters" more={<>
     <Select label="Across" value={x.name} onChange={onAcross} of={dimensions.map(d => [d.name, short(d.name)])} />
-    <Select label="against" value={y?.name ?? ''} onChange={onAgainst} of={[['', nameOf(metric)], ...others]} />
+    <Select label="against" value={y?.name ?? ''} onChange={name => { onAcross(x.name); onAgainst(name) }} of={[['', nameOf(metric)], ...others]} />
   </>}>
     <Chart key={y ? 'contour' : 'slice'} option={option} height={330} dark={dark} onClick={opens(e)}
       label={y ? `The ${nameOf(metric)} of ${rows.length} trials by ${short(x.name)} and ${short(y.name)}` : `The ${nameOf(metric)} of ${rows.length} trials by ${short(x.name)}`} />
