@@ -47,6 +47,9 @@ type Build struct {
 	// is worth a warning, such as a command or code that is not there. Nil checks
 	// nothing.
 	CheckTrial func(p Platform) (faults, warnings []OptionFault)
+	// TryPlatform asks a platform's service whether trials could run. It is asked where
+	// nothing else is wrong. Nil asks nobody.
+	TryPlatform func(p Platform) (faults, warnings []OptionFault)
 	// RunsHere tells whether a platform's trials run on this very machine. Nil: none
 	// does.
 	RunsHere func(platform string) bool
@@ -144,9 +147,12 @@ func Parse(path string, content []byte, build Build) (*Loaded, error) {
 	return &Loaded{Experiment: experiment, Warnings: r.warnings.inOrder(path, "warnings"), Path: absolute, Source: content}, nil
 }
 
-// try finds out what only the algorithms themselves can tell.
+// try finds out what only the platforms' services and the algorithms themselves can tell.
 func (r *reader) try(e Experiment) {
-	if r.build.TryAlgorithms == nil {
+	for _, ask := range r.services {
+		ask()
+	}
+	if r.build.TryAlgorithms == nil || r.faults.count > 0 {
 		return
 	}
 	for _, failed := range r.build.TryAlgorithms(e) {

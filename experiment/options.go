@@ -36,10 +36,18 @@ func (r *reader) checkOptions(v *values, options json.RawMessage) {
 
 // checkTrial asks whether trials could begin, once they are said how.
 func (r *reader) checkTrial(v *values, made Platform) {
+	if r.build.TryPlatform != nil {
+		r.services = append(r.services, func() { r.take(v, made, r.build.TryPlatform) })
+	}
 	if r.build.CheckTrial == nil || made.Command == "" && !v.platform.ownCommands || made.CodeDirectory == "" && !v.platform.codeElsewhere {
 		return
 	}
-	faults, warnings := r.build.CheckTrial(made)
+	r.take(v, made, r.build.CheckTrial)
+}
+
+// take places what somebody finds at a platform's section.
+func (r *reader) take(v *values, made Platform, look func(Platform) (faults, warnings []OptionFault)) {
+	faults, warnings := look(made)
 	for _, f := range faults {
 		r.faults.add(func() Fault { return r.optionFault(v, f) })
 	}

@@ -14,6 +14,7 @@ type reader struct {
 	converted bool                  // from v1
 	inline    map[string]*yaml.Node // the search space in the file itself, by JSON pointer
 	tried     map[string]*yaml.Node // the algorithms that could be tried, by their kind
+	services  []func()              // asks each platform's service
 	faults    findings
 	warnings  findings
 }

@@ -158,6 +158,12 @@ func TestAServiceThatIsTriedFirstHasItsFaultsPlacedInTheFile(t *testing.T) {
 		require.Equal(t, ExitBadInput, s.run(command, file))
 		require.Contains(t, s.err.String(), file+":8:14: trainingService.namespace: the cluster has no such namespace")
 	}
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, append(content, "trialConcurency: 3\n"...), 0o600))
+	require.Equal(t, ExitBadInput, s.run("validate", file))
+	require.NotContains(t, s.err.String(), "no such namespace", "what is wrong anyhow is not tried")
+	require.NoError(t, os.WriteFile(file, content, 0o600))
 	s.engine.machines = []platforms.HostState{{Problems: []trial.Reason{{Code: platforms.Unasked, Text: "nobody answers"}}}}
 	require.Equal(t, ExitDone, s.run("validate", file))
 	require.Contains(t, s.err.String(), "warning")

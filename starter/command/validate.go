@@ -90,17 +90,16 @@ func limit(n int) string {
 
 // load reads an experiment and checks what a file alone cannot tell.
 func (w World) load(file string) (experiment.Experiment, error) {
-	return w.loadBy(file, w.checkTrial)
+	return w.loadBy(file, nil)
 }
 
 // loadTried asks those services too that can tell in seconds whether trials could run.
 func (w World) loadTried(ctx context.Context, file string) (experiment.Experiment, error) {
 	return w.loadBy(file, func(platform experiment.Platform) (faults, warnings []experiment.OptionFault) {
-		if faults, warnings = w.checkTrial(platform); len(faults) > 0 || !w.Registry[platform.Name].Traits.TriedFirst {
-			return faults, warnings
+		if !w.Registry[platform.Name].Traits.TriedFirst {
+			return nil, nil
 		}
-		refused, unasked := w.checkService(ctx, platform)
-		return refused, append(warnings, unasked...)
+		return w.checkService(ctx, platform)
 	})
 }
 
@@ -132,9 +131,9 @@ func (w World) checkService(ctx context.Context, platform experiment.Platform) (
 	return faults, warnings
 }
 
-func (w World) loadBy(file string, check func(experiment.Platform) (faults, warnings []experiment.OptionFault)) (experiment.Experiment, error) {
+func (w World) loadBy(file string, try func(experiment.Platform) (faults, warnings []experiment.OptionFault)) (experiment.Experiment, error) {
 	build := w.Build
-	build.LookupEnv, build.CheckTrial = w.LookupEnv, check
+	build.LookupEnv, build.CheckTrial, build.TryPlatform = w.LookupEnv, w.checkTrial, try
 	loaded, err := experiment.Load(file, build)
 	if err != nil {
 		return experiment.Experiment{}, explainLoad(err)
