@@ -290,6 +290,7 @@ var kubernetesCode = &section{keys: []key{
 	{name: "image", kind: text, doc: "an image with sh and cp that has the code; it is copied into each pod"},
 	{name: "url", kind: text, doc: "a .tar.gz that each pod downloads, by curl, wget or python3 of its image"},
 	{name: "sha256", kind: text, doc: "the archive's SHA-256 sum, which is checked"},
+	{name: "volume", kind: text, doc: "one of volumes, onto which the code directory is brought once, however large it is"},
 }}
 
 var kubernetesOptions = &section{keys: []key{

@@ -1,6 +1,7 @@
 package kubernetes_test
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -71,6 +72,62 @@ func TestCodeComesOutOfAnImageOrFromAnAddress(t *testing.T) {
 	require.Contains(t, report.Reason.Text, "has the SHA-256 sum "+sum)
 }
 
+// claims binds a claim to a directory of the node's.
+func claims(t *testing.T, cluster *kube.Cluster, namespace, name, directory string) {
+	about := func(name string) kube.Object { return kube.Object{"name": name} }
+	size := kube.Object{"storage": "1Gi"}
+	cluster.Create(t, "/api/v1/persistentvolumes", kube.Object{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": about(namespace), "spec": kube.Object{
+		"capacity": size, "accessModes": []any{"ReadWriteMany"}, "hostPath": kube.Object{"path": directory}, "persistentVolumeReclaimPolicy": "Retain",
+		"claimRef": kube.Object{"namespace": namespace, "name": name}, "storageClassName": ""}})
+	cluster.Create(t, "/api/v1/namespaces/"+namespace+"/persistentvolumeclaims", kube.Object{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about(name),
+		"spec": kube.Object{"accessModes": []any{"ReadWriteMany"}, "resources": kube.Object{"requests": size}, "storageClassName": "", "volumeName": namespace}})
+}
+
+func TestCodeThatIsTooLargeForTheClusterIsBroughtOnceOntoAVolumeAndGoesWithTheExperiment(t *testing.T) {
+	cluster := kube.Up(t)
+	t.Parallel()
+	namespace, onNode, code := cluster.Namespace(t), t.TempDir(), t.TempDir()
+	claims(t, cluster, namespace, "code", onNode)
+	random := make([]byte, 21<<20)
+	_, _ = rand.Read(random)
+	require.NoError(t, os.WriteFile(filepath.Join(code, "weights"), random, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(code, "trial.sh"), []byte(`[ $(wc -c <weights) = 22020096 ] && echo "perennial: final 1"`), 0o600))
+	bundle := platforms.Bundle{CodeDirectory: code}
+	_, err := open(t, cluster, namespace, nil).Prepare(t.Context(), bundle)
+	require.Equal(t, platforms.Invalid, platforms.CodeOf(err))
+	require.ErrorContains(t, err, "(code: {volume})")
+
+	volumes := []any{map[string]any{"name": "code", "persistentVolumeClaim": map[string]any{"claimName": "code"}}}
+	p := open(t, cluster, namespace, map[string]any{"volumes": volumes, "code": map[string]any{"volume": "code"}})
+	workspace, err := p.Prepare(t.Context(), bundle)
+	require.NoError(t, err)
+	lies := filepath.Join(onNode, "perennial", strings.TrimPrefix(namespace, "test-"))
+	before, err := os.ReadDir(lies)
+	require.NoError(t, err)
+	require.Len(t, before, 1)
+	first, err := before[0].Info()
+	require.NoError(t, err)
+	require.Greater(t, first.Size(), int64(20<<20))
+
+	next := open(t, cluster, namespace, map[string]any{"volumes": volumes, "code": map[string]any{"volume": "code"}})
+	again, err := next.Prepare(t.Context(), bundle)
+	require.NoError(t, err)
+	require.Equal(t, workspace, again)
+	after, err := os.Stat(filepath.Join(lies, before[0].Name()))
+	require.NoError(t, err)
+	require.Equal(t, first.ModTime(), after.ModTime(), "it was there")
+
+	made := job(t, oneMore(p), platformtest.Behaviour{})
+	made.Workspace, made.Command = workspace, "sh trial.sh"
+	handle, err := p.Submit(t.Context(), made)
+	require.NoError(t, err)
+	report := await(t, p, handle, exited)
+	require.Zero(t, report.Exit.Code, "%+v", report)
+	require.Len(t, report.Journal.Records, 1)
+	require.NoError(t, p.(platforms.WithCleanup).CleanUp(t.Context()))
+	require.NoDirExists(t, lies)
+}
+
 func TestTheRunnerComesOutOfAnImage(t *testing.T) {
 	cluster := kube.Up(t)
 	t.Parallel()
@@ -93,7 +150,7 @@ func TestTheRunnerComesOutOfAnImage(t *testing.T) {
 }
 
 func TestASourceOfCodeThatCannotBeIsRefused(t *testing.T) {
-	for _, wrong := range []string{`{"sha256": "00"}`, `{"url": "ftp://x", "sha256": "00"}`, `{"path": "relative"}`, `{"path": "/x", "url": "https://x/y.tar.gz"}`, `{"image": "x"}`} {
+	for _, wrong := range []string{`{"sha256": "00"}`, `{"url": "ftp://x", "sha256": "00"}`, `{"path": "relative"}`, `{"path": "/x", "url": "https://x/y.tar.gz"}`, `{"image": "x"}`, `{"volume": "x"}`, `{"volume": "x", "path": "/x"}`} {
 		check := kubernetes.New(kubernetes.Options{}).Check
 		require.ErrorContains(t, check(json.RawMessage(`{"image": "x", "code": `+wrong+`}`)), "code.", wrong)
 	}

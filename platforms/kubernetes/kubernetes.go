@@ -109,7 +109,7 @@ func read(options json.RawMessage) (kube.Section, error) {
 	if written.KeepFor > 0 && !slices.Contains(kube.KeptKinds(), written.Kind) {
 		faults = append(faults, platforms.OptionFault{Field: "keepFor", Message: "is nothing that the cluster does for kind " + written.Kind, Hint: "it does for " + strings.Join(kube.KeptKinds(), ", ")})
 	}
-	faults = append(faults, written.Code.Check()...)
+	faults = append(faults, written.Code.Check(written.Volumes)...)
 	if fault := kube.CheckPatch(written.PodPatch); fault != nil {
 		faults = append(faults, *fault)
 	}

@@ -46,6 +46,7 @@ type Target struct {
 
 // cluster is a connection to an API server, shared by the sections that name it.
 type cluster struct {
+	config    *rest.Config
 	dynamic   dynamic.Interface
 	raw       rest.Interface
 	discovery discovery.DiscoveryInterface
@@ -74,7 +75,7 @@ func connect(target Target) (*cluster, error) {
 	config.QPS = -1 // the API server says itself when it has too much to do
 	config.UserAgent = "perennial"
 	config.ContentConfig = rest.ContentConfig{NegotiatedSerializer: serializerOfStatus()}
-	c := &cluster{namespace: namespace, address: config.Host, files: map[string]time.Time{}, boards: map[place]*board{}}
+	c := &cluster{config: config, namespace: namespace, address: config.Host, files: map[string]time.Time{}, boards: map[place]*board{}}
 	for _, file := range deferred.ConfigAccess().GetLoadingPrecedence() {
 		c.files[file] = written(file)
 	}

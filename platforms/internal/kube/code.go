@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 
 	"golang.org/x/sync/errgroup"
@@ -39,8 +40,12 @@ type cargo struct {
 	parts int
 }
 
-// stock is what a job's pods find in their files.
-type stock struct{ runner, code cargo }
+// stock is what a job's pods find in their files, and the code perhaps on a volume.
+type stock struct {
+	runner, code cargo
+	volume       string // that the code is on; empty: it is in the files
+	archive      string // where on it, as pods see it
+}
 
 func cargoOf(experiment, what, hash string, size int) cargo {
 	return cargo{fmt.Sprintf("perennial-%s-%s-%.12s", experiment, what, hash), (size + partBytes - 1) / partBytes}
@@ -107,7 +112,8 @@ func (s *site) create(ctx context.Context, resource schema.GroupVersionResource,
 
 // packedCode is Workspace.Data.
 type packedCode struct {
-	Bytes int `json:"bytes"`
+	Bytes  int    `json:"bytes"`
+	Volume string `json:"volume,omitempty"` // of the pods, that it lies on; empty: in ConfigMaps
 }
 
 // Prepare implements platforms.Platform: the code's parts are on the cluster, once
@@ -130,18 +136,33 @@ func (p *platform) Prepare(ctx context.Context, bundle platforms.Bundle) (platfo
 	if err != nil {
 		return platforms.Workspace{}, err
 	}
-	content, err := os.ReadFile(p.archives().Path(hash))
+	return s.store(ctx, hash)
+}
+
+// store has packed code be where pods find it.
+func (s *site) store(ctx context.Context, hash string) (platforms.Workspace, error) {
+	file := s.platform.archives().Path(hash)
+	info, err := os.Stat(file)
 	if err != nil {
 		return platforms.Workspace{}, platforms.Errorf(platforms.NotFound, "prepare", "the experiment's packed code is gone: %w", err)
 	}
-	if len(content) > mostCode {
-		return platforms.Workspace{}, platforms.Errorf(platforms.Invalid, "prepare",
-			"the code directory takes %d MiB packed, and at most %d MiB are kept on a cluster: name what trials do not need in .nniignore, put data into a volume (volumes, volumeMounts), or have the code come from elsewhere: an archive that pods download (code: {url, sha256}), an image (code: {image, path}), or the trial's own image (code: {path})",
-			len(content)>>20, mostCode>>20)
+	packed := packedCode{Bytes: int(info.Size()), Volume: s.section.depot(info.Size())}
+	data, _ := json.Marshal(packed)
+	made := platforms.Workspace{Hash: hash, Data: data}
+	if packed.Volume != "" {
+		return made, Fault("prepare", s.deposit(ctx, packed.Volume, hash, info.Size()))
 	}
-	data, _ := json.Marshal(packedCode{len(content)})
-	code := cargoOf(p.section.Experiment, "code", hash, len(content))
-	return platforms.Workspace{Hash: hash, Data: data}, Fault("prepare", s.bring(ctx, code, content))
+	if packed.Bytes > mostCode {
+		return platforms.Workspace{}, platforms.Errorf(platforms.Invalid, "prepare",
+			"the code directory takes %d MiB packed, and at most %d MiB are kept on a cluster: name what trials do not need in .nniignore, have it brought onto a volume of the pods (code: {volume}), or have the code come from elsewhere: an archive that pods download (code: {url, sha256}), an image (code: {image, path}), or the trial's own image (code: {path})",
+			packed.Bytes>>20, mostCode>>20)
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return platforms.Workspace{}, err
+	}
+	code := cargoOf(s.platform.section.Experiment, "code", hash, len(content))
+	return made, Fault("prepare", s.bring(ctx, code, content))
 }
 
 func (p *platform) archives() archives.Archives {
@@ -168,16 +189,19 @@ func (s *site) stock(ctx context.Context, workspace platforms.Workspace) (stock,
 		}
 	}
 	experiment := s.platform.section.Experiment
-	code := cargoOf(experiment, "code", workspace.Hash, packed.Bytes)
+	needed := stock{volume: packed.Volume, archive: path.Join(depotDirectory(experiment), workspace.Hash)}
+	if packed.Volume == "" {
+		needed.code = cargoOf(experiment, "code", workspace.Hash, packed.Bytes)
+	}
 	if s.section.RunnerImage != "" {
-		return stock{code: code}, nil
+		return needed, nil
 	}
 	runner, err := s.platform.kind.runner("linux", s.section.architecture())
 	if err != nil {
 		return stock{}, platforms.Errorf(platforms.NotFound, "submit", "%w", err)
 	}
 	sum := sha256.Sum256(runner)
-	needed := stock{cargoOf(experiment, "runner", hex.EncodeToString(sum[:]), len(runner)), code}
+	needed.runner = cargoOf(experiment, "runner", hex.EncodeToString(sum[:]), len(runner))
 	return needed, s.bring(ctx, needed.runner, runner)
 }
 

@@ -135,7 +135,7 @@ func (p *platform) CleanUp(ctx context.Context) error {
 	if _, err := p.ready(ctx); err == nil { // a kind that the cluster has no more has left no pods
 		s.keepAllOutputs(ctx)
 	}
-	if err := s.disposeAll(ctx); err != nil {
+	if err := errors.Join(s.disposeAll(ctx), s.emptyDepot(ctx)); err != nil {
 		return Fault("clean up", err)
 	}
 	s.brought.Clear()

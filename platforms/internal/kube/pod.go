@@ -40,7 +40,7 @@ const (
 	await = `sh -c 'trap "exit 0" TERM; while :; do sleep 1; done'`
 )
 
-const unpack = `%[2]s/runner unpack %[2]s/code %[3]s %[1]s/code/* && cd %[2]s/code || { : >%[2]s/failed; exit 126; }
+const unpack = `%[1]s/runner unpack %[1]s/code %[2]s %[3]s && cd %[1]s/code || { : >%[1]s/failed; exit 126; }
 `
 
 const change = `cd '%[2]s' || { : >%[1]s/failed; exit 126; }
@@ -112,12 +112,16 @@ func (r Role) gpus(job platforms.Job) *int {
 }
 
 func (r Role) trialContainer(kind jobKind, s Section, job platforms.Job, stock stock, told string) object {
+	mounts := []any{mount("perennial-home", home), mount("perennial-files", filesDirectory), mount("perennial-intent", intentDirectory)}
+	if stock.volume != "" {
+		mounts = append(mounts, object{"name": stock.volume, "mountPath": depotMount, "readOnly": true})
+	}
 	return object{
 		"name": kind.container, "image": r.Pod.Image,
 		"command":      []any{"sh", "-c", r.script(s, job, stock)},
 		"env":          []any{object{"name": stream.JobVariable, "value": told}},
 		"resources":    r.resources(job),
-		"volumeMounts": append([]any{mount("perennial-home", home), mount("perennial-files", filesDirectory), mount("perennial-intent", intentDirectory)}, r.Pod.Mounts...),
+		"volumeMounts": append(mounts, r.Pod.Mounts...),
 	}
 }
 
@@ -128,8 +132,10 @@ func (r Role) script(s Section, job platforms.Job, stock stock) (script string) 
 	}
 	if directory := job.Workspace.Directory; directory != "" {
 		script += fmt.Sprintf(change, home, quoted(directory))
+	} else if stock.volume != "" {
+		script += fmt.Sprintf(unpack, home, job.Workspace.Hash, "'"+stock.archive+"'")
 	} else if stock.code.parts > 0 {
-		script += fmt.Sprintf(unpack, filesDirectory, home, job.Workspace.Hash)
+		script += fmt.Sprintf(unpack, home, job.Workspace.Hash, filesDirectory+"/code/*")
 	}
 	if r.Waits {
 		return script + "exec " + await

@@ -43,6 +43,9 @@ func (s *site) rights() []right {
 	if s.section.Queue != "" {
 		needed = append(needed, of(workloads, "", "list"))
 	}
+	if s.section.depot(mostCode+1) != "" {
+		needed = append(needed, of(pods, "", "get", "create", "delete"), of(pods, "exec", "get", "create"))
+	}
 	if s.job.beside != nil {
 		needed = append(needed, of(s.job.beside.resource, "", "create", "get", "delete", "deletecollection"))
 	}

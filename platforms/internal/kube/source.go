@@ -9,13 +9,17 @@ import (
 	"github.com/perennial-ml/perennial/platforms"
 )
 
-// CodeSource is where code comes from that is not packed out of the code directory. The
-// zero value is none: the code directory is packed.
+// CodeSource is where code comes from that is not packed out of the code directory, or
+// where what is packed is kept. The zero value is none: it is packed, and kept in the
+// cluster's own database.
 type CodeSource struct {
 	Image  string `json:"image"`  // that has it; empty: the trial's own has, or URL
 	Path   string `json:"path"`   // of the directory in the image
 	URL    string `json:"url"`    // of a tar archive, packed by gzip
 	SHA256 string `json:"sha256"` // of the archive, in hex
+	// Volume is one of the pods' volumes, onto which the code directory is brought, however
+	// large it is.
+	Volume string `json:"volume"`
 }
 
 // sourceName is the init container that brings code.
@@ -37,16 +41,25 @@ mkdir -p %[1]s && tar -xzf $to -C %[1]s && rm $to`
 
 var sha256Sum = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Check says what is wrong with a source.
-func (c CodeSource) Check() (faults platforms.OptionFaults) {
+// Check says what is wrong with a source of pods that have these volumes.
+func (c CodeSource) Check(volumes []any) (faults platforms.OptionFaults) {
 	wrong := func(field, message, hint string) {
 		faults = append(faults, platforms.OptionFault{Field: "code." + field, Message: message, Hint: hint})
 	}
 	if c == (CodeSource{}) {
 		return nil
 	}
+	if c.Volume != "" {
+		if c != (CodeSource{Volume: c.Volume}) {
+			wrong("volume", "is where the code directory is brought, and nothing else may say where code is", "write it alone")
+		}
+		if !hasPart(volumes, c.Volume) {
+			wrong("volume", fmt.Sprintf("%q is the name of none of volumes", c.Volume), "volumes: [{name: "+c.Volume+", persistentVolumeClaim: {claimName: …}}]")
+		}
+		return faults
+	}
 	if (c.URL != "") == (c.Path != "") {
-		wrong("path", "and url must not both stand there, nor neither", "path of a directory in an image, or url of a .tar.gz")
+		wrong("path", "and url must not both stand there, nor neither", "volume, to which the code directory is brought, path of a directory in an image, or url of a .tar.gz")
 	}
 	if c.URL != "" && (c.Image != "" || !strings.HasPrefix(c.URL, "https://") && !strings.HasPrefix(c.URL, "http://")) {
 		wrong("url", "must be the address of a .tar.gz by http or https, without an image", "https://storage.example.com/code.tar.gz")

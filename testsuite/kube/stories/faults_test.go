@@ -15,10 +15,12 @@ import (
 )
 
 func TestTheControllerDiesAtEachPointOfASubmitAndOneObjectIsMadeAndAdopted(t *testing.T) {
-	for _, point := range []string{"submit.between-parts", "submit.code-before-object", "submit.object-before-handle"} {
+	onVolume := "  code: {volume: work}\n"
+	for point, section := range map[string]string{"submit.between-parts": "", "submit.depot-before-code": onVolume, "submit.code-before-object": "", "submit.object-before-handle": ""} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
+			w.section = section
 			w.With("PERENNIAL_CRASH_POINT=" + point).Serve()
 			first := w.Processes(endtoend.Host)
 			require.Len(t, first, 1)
@@ -31,6 +33,10 @@ func TestTheControllerDiesAtEachPointOfASubmitAndOneObjectIsMadeAndAdopted(t *te
 			for _, row := range w.Trials(run.ID()) {
 				require.Equal(t, 1, row.Attempts, "%+v", row)
 			}
+			w.lab.Await(t, "nothing of ours on the cluster or the volume", func() bool {
+				left, err := os.ReadDir(filepath.Join(w.Work, "perennial"))
+				return len(left) == 0 && (err == nil || os.IsNotExist(err)) && len(leftovers(t, w.lab, w.namespace)) == 0
+			})
 		})
 	}
 }

@@ -22,7 +22,6 @@ tuner: {name: Random}
 
 func TestAStrangerIsToldWhatIsMissingAndRunsWithExactlyTheRightsThatDoctorPrints(t *testing.T) {
 	cluster := kube.Up(t)
-	namespace := cluster.Namespace(t)
 	h := endtoend.NewHome(t)
 	nowhere := h.Write("nowhere.yml", told+section(cluster, "nowhere", kube.ShellImage, ""))
 	for _, command := range []string{"validate", "run"} {
@@ -30,9 +29,19 @@ func TestAStrangerIsToldWhatIsMissingAndRunsWithExactlyTheRightsThatDoctorPrints
 		require.Equal(t, 2, refused.Code, refused.Stderr)
 		require.Contains(t, refused.Stderr, nowhere+":9:14: trainingService.namespace: the cluster has no namespace \"nowhere\"")
 	}
+	for what, more := range map[string]string{"Jobs": "",
+		"Jobs whose code is on a volume": "  volumes: [{name: work, hostPath: {path: " + t.TempDir() + "}}]\n  code: {volume: work}\n"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			runsWithTheRightsThatDoctorPrints(t, cluster, more)
+		})
+	}
+}
 
+func runsWithTheRightsThatDoctorPrints(t *testing.T, cluster *kube.Cluster, more string) {
+	h, namespace := endtoend.NewHome(t), cluster.Namespace(t)
 	account := cluster.Account(t, namespace, "perennial")
-	file := h.Write("experiment.yml", told+strings.Replace(section(cluster, namespace, kube.ShellImage, ""), cluster.Kubeconfig, account, 1))
+	file := h.Write("experiment.yml", told+strings.Replace(section(cluster, namespace, kube.ShellImage, more), cluster.Kubeconfig, account, 1))
 	refused := h.Run("run", file)
 	require.Equal(t, 2, refused.Code, refused.Stderr)
 	require.Contains(t, refused.Stderr, "you may not create jobs in namespace "+namespace)

@@ -23,12 +23,13 @@ type world struct {
 	t          *testing.T
 	namespace  string
 	kubeconfig string // by which the controller reaches the cluster
+	section    string // lines of the platform's section beside those that every experiment has
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	lab := kube.Up(t)
-	return &world{endtoend.NewHome(t), lab, t, lab.Namespace(t), lab.Kubeconfig}
+	return &world{endtoend.NewHome(t), lab, t, lab.Namespace(t), lab.Kubeconfig, ""}
 }
 
 // through has the controller reach the cluster by a proxy only.
@@ -47,7 +48,7 @@ func (w *world) experiment(plan endtoend.Plan) string {
   image: %s
   volumes: [{name: work, hostPath: {path: %[4]s}}]
   volumeMounts: [{name: work, mountPath: %[4]s}]
-`, w.kubeconfig, w.namespace, kube.ShellImage, w.Work)
+`, w.kubeconfig, w.namespace, kube.ShellImage, w.Work) + w.section
 	return w.Experiment(plan)
 }
 

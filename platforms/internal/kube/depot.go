@@ -1,0 +1,234 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/remotecommand"
+
+	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/runner/rundir"
+	"github.com/perennial-ml/perennial/trial"
+)
+
+const (
+	// depotMount is where a pod finds the volume that packed code lies on.
+	depotMount = "/perennial-depot"
+	// depotContainer is that of the pods that write to it.
+	depotContainer = "depot"
+	// depotLasts is after how many seconds the cluster ends such a pod, whoever lives.
+	depotLasts = 3600
+	// depotPatience bounds one look for such a pod to begin: preparing is tried again, and
+	// says meanwhile why it waits.
+	depotPatience = 30 * time.Second
+)
+
+// Whatever was cut off stays under a name that nobody reads; how much there is tells
+// whether all came.
+const depositCode = `set -e; d='%[1]s'; f="$d/%[2]s"; [ ! -e "$f" ] || exit 0
+mkdir -p "$d"; head -c %[3]d >"$f.$$"; [ "$(wc -c <"$f.$$")" -eq %[3]d ]; mv "$f.$$" "$f"`
+
+// depot is the volume that the experiment's packed code lies on, empty where it is kept in
+// the cluster's database.
+func (s Section) depot(size int64) string {
+	if s.Code.Volume != "" {
+		return s.Code.Volume
+	}
+	if size > mostCode && hasPart(s.Roles[0].Pod.Mounts, storageVolume) {
+		return storageVolume
+	}
+	return ""
+}
+
+// hasPart tells whether a list of a pod's parts has one of that name.
+func hasPart(parts []any, name string) bool {
+	return slices.ContainsFunc(parts, isNamed(name))
+}
+
+func isNamed(name string) func(part any) bool {
+	return func(part any) bool { known, ok := part.(object); return ok && known["name"] == name }
+}
+
+// depotDirectory is where the code of an experiment lies on the volume, as a pod sees it.
+func depotDirectory(experiment string) string { return path.Join(depotMount, "perennial", experiment) }
+
+// deposit sees to it that an archive lies on the volume: a pod of ours takes it there.
+func (s *site) deposit(ctx context.Context, volume, hash string, size int64) error {
+	s.bringing.Lock()
+	defer s.bringing.Unlock()
+	if _, brought := s.brought.Load(hash); brought {
+		return nil
+	}
+	archive, err := os.Open(s.platform.archives().Path(hash))
+	if err != nil {
+		return err
+	}
+	defer archive.Close()
+	experiment := s.platform.section.Experiment
+	script := fmt.Sprintf(depositCode, depotDirectory(experiment), hash, size)
+	if err := s.atDepot(ctx, volume, script, archive); err != nil {
+		return err
+	}
+	s.brought.Store(hash, true)
+	return nil
+}
+
+// emptyDepot removes what deposit brought.
+func (s *site) emptyDepot(ctx context.Context) error {
+	volume := s.section.depot(s.platform.largestArchive())
+	if volume == "" {
+		return nil
+	}
+	return s.atDepot(ctx, volume, fmt.Sprintf("rm -rf '%s'", depotDirectory(s.platform.section.Experiment)), nil)
+}
+
+// largestArchive is the size of the largest that was packed for the experiment.
+func (p *platform) largestArchive() (largest int64) {
+	entries, _ := os.ReadDir(p.archives().Directory) // none where there is no directory
+	for _, each := range entries {
+		if info, err := each.Info(); err == nil {
+			largest = max(largest, info.Size())
+		}
+	}
+	return largest
+}
+
+// atDepot runs a script in a pod that has the volume, and takes the pod away.
+func (s *site) atDepot(ctx context.Context, volume, script string, input io.Reader) error {
+	if err := s.equip(ctx, trial.Key{Experiment: s.platform.section.Experiment}); err != nil {
+		return err
+	}
+	name, err := s.openDepot(ctx, volume)
+	if err != nil {
+		return err
+	}
+	rundir.CrashPoint("submit.depot-before-code")
+	if err := s.run(ctx, name, script, input); err != nil {
+		return platforms.Errorf(codeOf(err), "prepare", "the code directory cannot be brought onto volume %s: %w", volume, err)
+	}
+	return s.closeDepot(ctx, name)
+}
+
+// openDepot returns the pod that has the volume, once it runs.
+func (s *site) openDepot(ctx context.Context, volume string) (string, error) {
+	made, err := s.depotPod(volume)
+	if err != nil {
+		return "", err
+	}
+	limited, cancel := context.WithTimeout(ctx, depotPatience)
+	defer cancel()
+	for why := "nobody has made it yet"; ; pause(limited, again) {
+		if limited.Err() != nil {
+			return "", platforms.Errorf(platforms.Transient, "prepare", "the pod that brings the code directory onto volume %s does not begin: %s", volume, why)
+		}
+		seen, err := s.depotSeen(limited, made)
+		switch {
+		case err != nil && limited.Err() == nil:
+			return "", err
+		case err != nil || seen.deleting:
+		case seen.trial.running:
+			return seen.name, nil
+		case seen.over():
+			err = s.closeDepot(limited, seen.name)
+		default:
+			why = seen.waiting.Text
+		}
+	}
+}
+
+// depotSeen is the pod as it is now, made if it is not there.
+func (s *site) depotSeen(ctx context.Context, made *unstructured.Unstructured) (*podState, error) {
+	client := s.cluster.dynamic.Resource(pods).Namespace(s.namespace)
+	found, err := client.Get(ctx, made.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		found, err = client.Create(ctx, made, metav1.CreateOptions{FieldManager: fieldManager, FieldValidation: metav1.FieldValidationStrict})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return stateOf(found, depotContainer), nil
+}
+
+// closeDepot takes the pod away at once: it has nothing to say.
+func (s *site) closeDepot(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return ignoreNotFound(s.cluster.dynamic.Resource(pods).Namespace(s.namespace).Delete(ctx, name, metav1.DeleteOptions{}))
+}
+
+// depotPod is where the first role's pods would be, with their image, and waits.
+func (s *site) depotPod(volume string) (*unstructured.Unstructured, error) {
+	role, experiment := s.section.Roles[0], s.platform.section.Experiment
+	spec := object{
+		"restartPolicy": "Never", "activeDeadlineSeconds": depotLasts, "terminationGracePeriodSeconds": 1,
+		"containers": []any{object{
+			"name": depotContainer, "image": role.Pod.Image, "command": []any{"sh", "-c", `trap "exit 0" TERM; while :; do sleep 1; done`},
+			"volumeMounts": []any{mount(volume, depotMount)},
+			"resources":    object{"requests": object{"cpu": "10m", "memory": "32Mi"}, "limits": object{"cpu": "1", "memory": "512Mi"}},
+		}},
+		"volumes": slices.Clone(role.Pod.Volumes),
+	}
+	role.Pod.place(spec)
+	pod := object{"apiVersion": "v1", "kind": "Pod", "spec": spec,
+		"metadata": object{"name": "perennial-" + experiment + "-depot", "labels": s.section.marks(experiment)}}
+	for _, finish := range role.Pod.finish {
+		finish(trial.Key{Experiment: experiment}, pod)
+	}
+	spec["volumes"] = slices.DeleteFunc(spec["volumes"].([]any), func(each any) bool { return !isNamed(volume)(each) })
+	return plain(pod)
+}
+
+// run runs a script in a pod, with an input.
+func (s *site) run(ctx context.Context, pod, script string, input io.Reader) error {
+	request := s.cluster.raw.Post().AbsPath("/api/v1/namespaces", s.namespace, "pods", pod, "exec").
+		Param("container", depotContainer).Param("stdin", fmt.Sprint(input != nil)).Param("stdout", "true").Param("stderr", "true")
+	for _, word := range []string{"sh", "-c", script} {
+		request = request.Param("command", word)
+	}
+	executor, err := executorOf(s.cluster.config, request)
+	if err != nil {
+		return err
+	}
+	var said tail
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: input, Stdout: &said, Stderr: &said})
+	if err != nil && len(said) > 0 {
+		return fmt.Errorf("%w: %s", err, said)
+	}
+	return err
+}
+
+// executorOf speaks as new clusters want it, or as old ones do.
+func executorOf(config *rest.Config, request *rest.Request) (remotecommand.Executor, error) {
+	sockets, err := remotecommand.NewWebSocketExecutor(config, "GET", request.URL().String())
+	if err != nil {
+		return nil, err
+	}
+	streams, err := remotecommand.NewSPDYExecutor(config, "POST", request.URL())
+	if err != nil {
+		return nil, err
+	}
+	return remotecommand.NewFallbackExecutor(sockets, streams, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	})
+}
+
+// tail is the last of what was said.
+type tail []byte
+
+const longestTail = 512
+
+func (t *tail) Write(data []byte) (int, error) {
+	*t = append(*t, data...)
+	*t = (*t)[max(0, len(*t)-longestTail):]
+	return len(data), nil
+}
