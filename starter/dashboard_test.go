@@ -46,7 +46,9 @@ func TestAPageThatIsMerelyOpenIsNotLookedAtForEver(t *testing.T) {
 	var d dashboardServer
 	inside := d.count(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	ask := func(path string) {
-		inside.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil))
+		request := httptest.NewRequest(http.MethodGet, path, nil)
+		request.Header.Set("Sec-Fetch-Site", "same-origin") // as browsers say
+		inside.ServeHTTP(httptest.NewRecorder(), request)
 	}
 	require.False(t, d.visited())
 	ask("/api/v1/experiments/k3v9x2ab/events?after=-1")
@@ -57,4 +59,7 @@ func TestAPageThatIsMerelyOpenIsNotLookedAtForEver(t *testing.T) {
 	require.False(t, d.visited(), "what a page asks by itself")
 	ask("/e/k3v9x2ab")
 	require.True(t, d.visited())
+	d.meant.Store(0)
+	inside.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/api/v1/gpus", nil))
+	require.True(t, d.visited(), "what a program asks")
 }
