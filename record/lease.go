@@ -30,6 +30,7 @@ func (e *HeldError) Error() string {
 type lease struct {
 	name   string
 	holder string // where, in words, and unlike any other
+	as     Leader
 	fence  int64
 	end    func()
 }
@@ -43,6 +44,9 @@ type Leader struct {
 	// Waiting, if not nil, is told each time that a host is found to live whose place
 	// it waits for; else Lead returns.
 	Waiting func(*HeldError)
+	// Present, if not nil, is asked each time that others are told of this worker: while
+	// it leads, and while it waits.
+	Present func() Presence
 }
 
 // place is where nobody else of the record can be while this process is there.
@@ -61,7 +65,7 @@ func (s *Store) Lead(ctx context.Context, as Leader) error {
 	if s.wire == nil {
 		return nil
 	}
-	wanted := &lease{name: "record", holder: as.holder()}
+	wanted := &lease{name: "record", holder: as.holder(), as: as}
 	for {
 		other, err := s.take(ctx, wanted, as)
 		if err == nil && other == nil {
@@ -71,6 +75,7 @@ func (s *Store) Lead(ctx context.Context, as Leader) error {
 			err = s.outwait(ctx, wanted.name, *other)
 		}
 		if err := as.goesOn(ctx, err); err != nil {
+			s.withdraw(as)
 			return err
 		}
 	}
@@ -132,6 +137,9 @@ func (s *Store) take(ctx context.Context, wanted *lease, as Leader) (*held, erro
 			return nil, err
 		}
 		if err == nil && !other.free && other.directory != as.place() {
+			if as.Waiting != nil {
+				return &other, t.appear(as, other.holder)
+			}
 			return &other, nil
 		}
 		wanted.fence = fence + 1
@@ -142,7 +150,7 @@ func (s *Store) take(ctx context.Context, wanted *lease, as Leader) (*held, erro
 		if err == nil {
 			_, err = t.exec("UPDATE identity SET seat = ? WHERE seat = ''", as.Directory)
 		}
-		return nil, err
+		return nil, errors.Join(err, t.appear(as, ""))
 	})
 }
 
@@ -206,7 +214,7 @@ func (s *Store) renew(ctx context.Context, taken *lease) error {
 		}
 		err := s.update(ctx, func(t *transaction) error {
 			_, err := t.exec("UPDATE leases SET until = clock_timestamp() + ?::interval WHERE name = ?", leaseLasts.String(), taken.name)
-			return err
+			return errors.Join(err, t.appear(taken.as, ""))
 		})
 		if errors.Is(err, ErrFenced) {
 			return err
@@ -224,6 +232,6 @@ func (s *Store) giveBack() {
 	defer cancel()
 	_ = s.update(ctx, func(t *transaction) error {
 		_, err := t.exec("UPDATE leases SET until = clock_timestamp() WHERE name = ?", s.lease.name)
-		return err
+		return errors.Join(err, t.leave(s.lease.as))
 	})
 }

@@ -16,7 +16,7 @@ var migrations embed.FS
 
 const (
 	// format is the number of the newest migration.
-	format = 3
+	format = 4
 	// applicationID marks a file as ours, in SQLite's application_id: "Prnl".
 	applicationID = 0x50726e6c
 )

@@ -349,6 +349,47 @@ func TestWhoIsNoLongerAskedToLeadWaitsForNobody(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
+func TestWhoWorksAndWhoWaitsIsKnownToAllWhoReadTheRecord(t *testing.T) {
+	f := inPostgres(t)
+	as := func(directory string) Leader {
+		about := Presence{Identity: directory + "/now", Directory: directory, Machine: "host " + directory, Process: 7, Version: "v1",
+			Platforms: []string{"remote"}, Keys: []string{"old", "new"}, Since: time.Now().UTC()}
+		return Leader{Directory: directory, Machine: about.Machine, Present: func() Presence { return about }}
+	}
+	require.NoError(t, f.Lead(background, as("one")))
+	all, err := f.Workers(background)
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	require.Equal(t, as("one").Present().Keys, all[0].Keys)
+	require.False(t, all[0].Waits)
+	require.False(t, all[0].Silent)
+	require.WithinDuration(t, time.Now(), all[0].Heard, time.Minute)
+
+	var living *HeldError
+	require.ErrorAs(t, f.another().Lead(background, as("refused")), &living)
+	second := as("two")
+	waits := make(chan struct{}, 100)
+	second.Waiting = func(*HeldError) { waits <- struct{}{} }
+	ctx, stop := context.WithCancel(background)
+	ended := make(chan error)
+	go func() { ended <- f.another().Lead(ctx, second) }()
+	<-waits
+	all, err = f.Workers(background)
+	require.NoError(t, err)
+	require.Len(t, all, 2, "who was refused is no worker")
+	require.Equal(t, "host one", all[0].Machine)
+	require.True(t, all[1].Waits)
+	require.Equal(t, "host two", all[1].Machine)
+
+	stop()
+	require.ErrorIs(t, <-ended, context.Canceled)
+	all, err = f.Workers(background)
+	require.NoError(t, err)
+	require.Len(t, all, 1, "who waits no more is gone")
+	f.lease.end() // as one that was killed
+	require.Eventually(t, func() bool { all, err = f.Workers(background); return err == nil && all[0].Silent }, time.Minute, 100*time.Millisecond)
+}
+
 func TestALeadOutlivesTheRestartOfTheServer(t *testing.T) {
 	f := inPostgres(t)
 	lost := f.lead("one")

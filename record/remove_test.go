@@ -40,7 +40,7 @@ func (f *fixture) tables() string {
 	if server == nil {
 		return "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'identity'"
 	}
-	return "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() AND tablename NOT IN ('identity', 'format', 'leases')"
+	return "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() AND tablename NOT IN ('identity', 'format', 'leases', 'workers')"
 }
 
 func TestAnExperimentThatIsRemovedLeavesNoRowInAnyTable(t *testing.T) {

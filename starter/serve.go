@@ -118,11 +118,12 @@ func (o *observation) open(log *slog.Logger) error {
 	if o.store, err = record.Open(o.record.Location); err != nil {
 		return err
 	}
-	machine, err := os.Hostname()
+	present, err := o.present()
 	if err != nil {
-		return err
+		return errors.Join(err, o.store.Close())
 	}
-	leader := record.Leader{Directory: o.dir.StateID(), Machine: machine, Lost: func(lost error) {
+	about := present()
+	leader := record.Leader{Directory: about.Directory, Machine: about.Machine, Present: present, Lost: func(lost error) {
 		log.Error("host ends", "error", lost)
 		o.replaced(lost)
 	}}

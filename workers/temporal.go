@@ -77,18 +77,35 @@ func Unpolled(ctx context.Context, temporal client.Client, identity string, queu
 
 // pollersOf are the identities of the workers that poll a queue of some kinds.
 func pollersOf(ctx context.Context, temporal client.Client, queue string, kinds ...enumspb.TaskQueueType) (identities []string, err error) {
+	polled, err := polledAs(ctx, temporal, queue, kinds...)
+	for identity, last := range polled {
+		if time.Since(last) < alive {
+			identities = append(identities, identity)
+		}
+	}
+	return identities, err
+}
+
+// Polled tells when each worker, by its identity, last asked Temporal for the work of a
+// queue. Temporal forgets one that is gone after some minutes.
+func Polled(ctx context.Context, temporal client.Client, queue string) (map[string]time.Time, error) {
+	return polledAs(ctx, temporal, queue, enumspb.TASK_QUEUE_TYPE_WORKFLOW, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
+}
+
+func polledAs(ctx context.Context, temporal client.Client, queue string, kinds ...enumspb.TaskQueueType) (map[string]time.Time, error) {
+	last := map[string]time.Time{}
 	for _, kind := range kinds {
 		answer, err := temporal.DescribeTaskQueue(ctx, queue, kind)
 		if err != nil {
 			return nil, err
 		}
 		for _, poller := range answer.GetPollers() {
-			if time.Since(poller.GetLastAccessTime().AsTime()) < alive {
-				identities = append(identities, poller.GetIdentity())
+			if at := poller.GetLastAccessTime().AsTime(); at.After(last[poller.GetIdentity()]) {
+				last[poller.GetIdentity()] = at
 			}
 		}
 	}
-	return identities, nil
+	return last, nil
 }
 
 // SharedError says that another state directory works on the same record.

@@ -158,6 +158,8 @@ type Engine interface {
 	// Unpolled returns a queue at that Temporal that an experiment on these
 	// platforms needs and no worker polls; empty where there is none.
 	Unpolled(ctx context.Context, platforms []string) (queue string, err error)
+	// Workers returns who works on the record or waits to.
+	Workers(ctx context.Context) (Workers, error)
 	// MoveRecord carries the record from one place to another, each the word "file" or
 	// what PERENNIAL_RECORD may say, and tells of each table how many rows it had.
 	MoveRecord(ctx context.Context, from, to string, tell func(table string, rows int)) error

@@ -96,6 +96,7 @@ type engine struct {
 	replicas map[string]string // what each of several replicas has printed
 	lonely   string            // the queue that nobody polls
 	mend     string            // what Examine returns
+	workers  Workers
 	after    func(trial.Command)
 	sent     []trial.Command
 	ended    []workflows.Ending
@@ -192,6 +193,8 @@ func (e *engine) Unpolled(context.Context, []string) (string, error) {
 	defer e.mu.Unlock()
 	return e.lonely, nil
 }
+
+func (e *engine) Workers(context.Context) (Workers, error) { return e.workers, nil }
 
 func (e *engine) Link(host Host, page string) string { return host.WebUI + page + "?token=once" }
 

@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -32,6 +34,22 @@ func onHosts(lab *sshlab.Lab) string {
 	return lines.String()
 }
 
+// staff is how each worker stands, as starter workers has it.
+func staff(t *testing.T, home *endtoend.Home) (states []string) {
+	var workers []struct {
+		State  string
+		Reason *struct{ Code string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(home.Must("workers", "--output", "json")), &workers))
+	for _, worker := range workers {
+		if worker.Reason != nil {
+			worker.State += " " + worker.Reason.Code
+		}
+		states = append(states, worker.State)
+	}
+	return states
+}
+
 // succeeds is story 12: the machine that worked dies for good, its disk too.
 func succeeds(t *testing.T, c *Cluster) {
 	require.NoError(t, c.postgres.Create("shared"))
@@ -49,6 +67,10 @@ func succeeds(t *testing.T, c *Cluster) {
 	waiting := second.Start("worker")
 	second.Await("the second to wait", func() bool { return strings.Contains(waiting.Said(), "waiting: the host on ") })
 
+	first.AwaitFor(limit, "all to be told of", func() bool {
+		return slices.Equal(staff(t, second), []string{"WORKS", "WAITS standby"})
+	})
+
 	plan := endtoend.Plan{Trials: 5, Concurrency: 2, Steps: "12", Pause: "0.5", Code: "code", Platform: onHosts(lab)}
 	id := first.Follow(first.Experiment(plan)).ID()
 	first.AwaitRunning(id, plan.Concurrency)
@@ -58,6 +80,9 @@ func succeeds(t *testing.T, c *Cluster) {
 	require.NotContains(t, c.postgres.Dump(t, "shared"), password)
 
 	second.Await("the second to work", func() bool { return strings.Contains(waiting.Said(), "works for") })
+	second.AwaitFor(limit, "all to be told of", func() bool {
+		return slices.Equal(staff(t, second), []string{"WORKS", "SILENT silent"})
+	})
 	second.AwaitFor(limit, "the end", func() bool { return second.Show(id).Status == "DONE" })
 	second.RequireExactlyOnce(id, plan.Trials, nil)
 }

@@ -3,6 +3,7 @@ package codec
 import (
 	"crypto/cipher"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -127,6 +128,18 @@ func (r *Ring) current() (string, cipher.AEAD, error) {
 		return "", nil, fmt.Errorf("there is no key in %s to encrypt with: a host makes the first one", r.files.Keys)
 	}
 	return r.newest, r.keys[r.newest], nil
+}
+
+// IDs are the ids of all keys that decrypt, the one that encrypts last.
+func (r *Ring) IDs() []string {
+	newest, _, err := r.current()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ids := slices.DeleteFunc(slices.Sorted(maps.Keys(r.keys)), func(id string) bool { return id == newest })
+	if err == nil {
+		ids = append(ids, newest)
+	}
+	return ids
 }
 
 // named returns a key by its id, looking again for one that is not known.

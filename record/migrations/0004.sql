@@ -1,0 +1,1 @@
+-- Nothing that both kinds of database have.
