@@ -1,11 +1,9 @@
 package kubernetes_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -167,6 +165,29 @@ echo "perennial: intermediate $rank"; while :; do sleep 0.1; done`
 	})
 }
 
+// meets is a trial whose first replica is asked for a word by the other two.
+const meets = `if [ $RANK = 0 ]; then
+  mkdir www && echo 7 >www/word && { httpd -f -v -p $MASTER_PORT -h www 2>asked & }
+  until [ "$(grep -c response:200 asked)" -ge 2 ]; do sleep 0.2; done
+  echo "perennial: final $WORLD_SIZE"
+else
+  until word=$(wget -qO- http://$MASTER_ADDR:$MASTER_PORT/word); do sleep 0.2; done
+  echo "perennial: intermediate $word"
+fi`
+
+func TestTheReplicasOfAPyTorchJobFindTheFirstByItsName(t *testing.T) {
+	cluster := kube.Up(t)
+	t.Parallel()
+	p := open(t, cluster, cluster.Namespace(t), map[string]any{"kind": "PyTorchJob", "replicas": 3})
+	report := await(t, p, submit(t, p, meets), exited)
+	require.Zero(t, report.Exit.Code, "%+v", report)
+	var values []string
+	for _, told := range report.Journal.Records {
+		values = append(values, told.Value)
+	}
+	require.ElementsMatch(t, []string{"7", "7", "3"}, values)
+}
+
 func TestATrialWhoseSecondReplicaHasNoRoomSaysSoWhileTheFirstRuns(t *testing.T) {
 	cluster := kube.Up(t)
 	t.Parallel()
@@ -186,24 +207,16 @@ func TestReplicasOfAJobFindEachOtherByNamesThatGoWithTheExperiment(t *testing.T)
 	t.Parallel()
 	namespace := cluster.Namespace(t)
 	p := open(t, cluster, namespace, map[string]any{"replicas": 2})
-	handle := submit(t, p, `echo "$PERENNIAL_REPLICAS $PERENNIAL_FIRST_REPLICA"; sleep 600`)
+	handle := submit(t, p, `until ping -c 1 -W 1 "$PERENNIAL_FIRST_REPLICA"; do sleep 0.2; done
+echo "$PERENNIAL_FIRST_REPLICA"; echo "perennial: intermediate $PERENNIAL_REPLICAS"; sleep 600`)
 	name, job := "perennial-"+handle.Key.Experiment, "perennial-"+handle.Key.String()
-	slices := "/apis/discovery.k8s.io/v1/namespaces/" + namespace + "/endpointslices?labelSelector=kubernetes.io/service-name%3D" + name
-	cluster.Await(t, "both names", func() bool {
-		list, err := cluster.API.Get(t.Context(), slices)
-		require.NoError(t, err)
-		text, _ := json.Marshal(list)
-		return strings.Contains(string(text), `"hostname":"`+job+`-0"`) && strings.Contains(string(text), `"hostname":"`+job+`-1"`)
-	})
-	cluster.Await(t, "what it was told", func() bool {
-		log, err := p.(platforms.WithLogs).Logs(t.Context(), handle, platforms.Log{Stream: "stdout"})
-		if err != nil {
-			return false
-		}
-		content, _ := io.ReadAll(log)
-		return strings.Contains(string(content), "2 "+job+"-0."+name)
-	})
+	await(t, p, handle, func(r platforms.Report) bool { return r.Journal != nil && len(r.Journal.Records) == 2 })
+	log, err := p.(platforms.WithLogs).Logs(t.Context(), handle, platforms.Log{Stream: "stdout"})
+	require.NoError(t, err)
+	content, err := io.ReadAll(log)
+	require.NoError(t, err)
+	require.Contains(t, string(content), "\n"+job+"-0."+name+"\n")
 	require.NoError(t, p.(platforms.WithCleanup).CleanUp(t.Context()))
-	_, err := cluster.API.Get(t.Context(), "/api/v1/namespaces/"+namespace+"/services/"+name)
+	_, err = cluster.API.Get(t.Context(), "/api/v1/namespaces/"+namespace+"/services/"+name)
 	require.Error(t, err)
 }

@@ -7,7 +7,8 @@
 // busybox-static and iproute2, and the programs that make kube-tools builds. A
 // cluster has namespaces and a network of its own, so several run side by side and
 // touch nothing of the machine. It ends with the process that started it. Pods
-// reach nobody outside, and there is no DNS in it.
+// reach nobody outside; the DNS that they ask is a small one of ours, which knows the
+// names of services without an address.
 package kube
 
 import (

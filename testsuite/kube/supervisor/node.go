@@ -59,6 +59,8 @@ imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
 syncFrequency: 10s
 maxPods: 250
+clusterDNS: [%[3]s]
+clusterDomain: cluster.local
 registryPullQPS: 0
 serializeImagePulls: false
 `

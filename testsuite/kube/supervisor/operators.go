@@ -29,7 +29,8 @@ var operators = []operator{
 	{name: "training-operator", port: 9443, webhooks: "validator.training-operator.kubeflow.org",
 		arguments: []string{"--metrics-bind-address=0", "--health-probe-bind-address=127.0.0.1:9081", "--webhook-server-port=9443",
 			// Any image that ends at once: nobody brings Kubeflow's own here, and nobody needs the kubectl in it.
-			"--mpi-kubectl-delivery-image=" + kube.ShellImage}},
+			"--mpi-kubectl-delivery-image=" + kube.ShellImage,
+			"--pytorch-init-container-image=" + kube.ShellImage, "--pytorch-init-container-template-file=" + waitsForMaster}},
 	{name: "trainer", port: 9444, webhooks: "trainer", arguments: []string{"--config=trainer.yaml"}},
 	{name: "jobset", port: 9445, webhooks: "jobset", arguments: []string{"--config=jobset.yaml"}},
 	{name: "frameworkcontroller"},
@@ -38,7 +39,15 @@ var operators = []operator{
 // Certificates are in the default place of all that have any.
 const servingDirectory = "/tmp/k8s-webhook-server/serving-certs"
 
+// waitsForMaster is a template of what workers begin with: the operator's own, but for the
+// nslookup, which in this busybox fails where one of several suffixes is not known.
+const waitsForMaster = "pytorch-init.yaml"
+
 var operatorConfigs = map[string]string{
+	waitsForMaster: `- name: init-pytorch
+  image: {{.InitContainerImage}}
+  command: [sh, -c, "for i in $(seq 100); do ping -c 1 -W 1 {{.MasterAddr}} && exit 0; sleep 0.5; done; exit 1"]
+`,
 	"trainer.yaml": `apiVersion: config.trainer.kubeflow.org/v1alpha1
 kind: Configuration
 health: {healthProbeBindAddress: "127.0.0.1:9082"}

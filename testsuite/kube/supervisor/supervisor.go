@@ -47,7 +47,7 @@ func (s *Supervisor) Start(ctx context.Context) error {
 		return err
 	}
 	starting, ctx := errgroup.WithContext(ctx)
-	starting.Go(func() error { return s.startNode(ctx) })
+	starting.Go(func() error { return errors.Join(s.startDNS(), s.startNode(ctx)) })
 	starting.Go(func() error { return s.startOperators(ctx) })
 	return starting.Wait()
 }
