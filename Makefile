@@ -63,9 +63,9 @@ $(VENV)/ready: examples/digits/requirements.txt
 run: build $(VENV)/ready
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" bin/starter run examples/digits/experiment.yml || [ $$? = 130 ] # Ctrl-C detaches
 
-# What only tests need: Optuna, and the last NNI before 3.0.
-$(VENV)/tests: $(VENV)/ready examples/optuna/requirements.txt testsuite/nni-2.10.txt
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r examples/optuna/requirements.txt
+# What only tests need: Optuna, what builds the wheel, and the last NNI before 3.0.
+$(VENV)/tests: $(VENV)/ready examples/optuna/requirements.txt testsuite/nni-2.10.txt testsuite/wheel.txt
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r examples/optuna/requirements.txt -r testsuite/wheel.txt
 	@python3 -m venv $(VENV)-nni-2.10
 	$(VENV)-nni-2.10/bin/pip install --quiet --disable-pip-version-check -r testsuite/nni-2.10.txt
 	@touch $@
@@ -95,11 +95,12 @@ SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
 COMPLETER = $(if $(filter $(RELEASE_ARCH),$(shell go env GOARCH)),dist/$(RELEASE)/starter,bin/starter)
 
 release: export GOTOOLCHAIN = go$(shell awk '$$1 == "go" {print $$2}' go.mod)
-release: toolchain $(RUNNERS) $(PAGES)
+release: toolchain $(RUNNERS) $(PAGES) $(VENV)/ready
 	@echo "A release is built apart from other builds: the first one takes as long as the first make build."
 	rm -rf dist/$(RELEASE) && mkdir -p dist/$(RELEASE)/completions
 	CGO_ENABLED=0 GOOS=linux GOARCH=$(RELEASE_ARCH) go build -trimpath -ldflags "$(LDFLAGS)" -o dist/$(RELEASE)/starter ./starter
 	for shell in bash zsh fish; do $(COMPLETER) completion $$shell > dist/$(RELEASE)/completions/starter.$$shell || exit; done
+	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(VENV)/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist/$(RELEASE) ./python
 	cp -r README.md LICENSE CHANGELOG.md SECURITY.md CONTRIBUTING.md docs schema examples dist/$(RELEASE)/
 	find dist/$(RELEASE) -name __pycache__ -prune -exec rm -r {} +
 	set -o pipefail; tar -C dist --sort=name --format=ustar --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner \

@@ -65,6 +65,7 @@ func (d *dashboardServer) inside(e *engine, store *record.Store) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", d.count(dashboard.New(e.shown(store))))
 	mux.Handle("POST "+nniPortsPath, d.nni)
+	mux.Handle(nniPrefix+"{experiment}/", d.count(nniOfEach(e, store)))
 	mux.Handle("GET "+telemetry.MetricsPath, telemetry.Metrics(store, command.Version))
 	return mux
 }

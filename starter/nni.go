@@ -30,6 +30,20 @@ const nniPortsPath = "/nni-ports"
 // nniFile is the port of an experiment, below its directory: the next host opens it again.
 const nniFile = "nni-port.json"
 
+// nniPrefix is where, on the dashboard's address, each experiment has NNI's routes, without
+// a port of its own: what NNI's clients call a url_prefix.
+const nniPrefix = "/nni/"
+
+// nniOfEach serves NNI's routes of the experiment that the path names.
+func nniOfEach(e *engine, store *record.Store) http.Handler {
+	options := e.shown(store)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.PathValue("experiment")
+		routes := dashboard.NNI(dashboard.NNIOptions{Options: options, Experiment: id, Home: e.home})
+		http.StripPrefix(nniPrefix+id, routes).ServeHTTP(w, r)
+	})
+}
+
 // nniPorts are the ports on which experiments are served to NNI's clients.
 type nniPorts struct {
 	engine  *engine

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"strings"
 )
 
 const (
@@ -24,6 +25,11 @@ func NewExperimentID() string {
 		random[i] = alphanumeric[int(random[i])%len(alphanumeric)]
 	}
 	return string(random)
+}
+
+// IsExperimentID tells whether an experiment may have this id.
+func IsExperimentID(id string) bool {
+	return len(id) == 8 && strings.Trim(id, alphanumeric) == ""
 }
 
 // ID returns the id of the n-th trial of an experiment: five lower-case letters

@@ -47,7 +47,10 @@ func (d *draft) settle(err error) {
 	case err == nil:
 		os.Remove(d.lock.Name())
 	case errors.Is(err, errUnasked) || codeOf(err) == ExitBadInput:
-		os.RemoveAll(d.directory)
+		// Where the file is gone another run has had the same id accepted meanwhile.
+		if os.Remove(d.lock.Name()) == nil {
+			os.RemoveAll(d.directory)
+		}
 	}
 }
 

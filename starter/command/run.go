@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,9 @@ const runHelp = `run checks all it can before anything starts, makes sure that a
 there, starts the experiment and follows it. Ctrl-C detaches; the experiment goes
 on, and goes on after a crash of anything as well.
 
+FILE may be -, for standard input; its relative paths then begin at the working
+directory.
+
 Exit codes: 0 done; 1 done, but no trial succeeded; 2 bad input, nothing was
 started; 3 stopped; 4 the engine cannot be reached; 5 the tuner fails, and nothing
 goes on before it is mended; 130 detached by Ctrl-C.`
@@ -35,14 +39,16 @@ type following struct {
 
 func (w World) runCommand() *cobra.Command {
 	var how following
+	var id string
 	cmd := &cobra.Command{
 		Use: "run FILE", Short: "Check an experiment, start it and follow it", Long: runHelp,
 		Example: examples("starter run experiment.yml", "starter run experiment.yml --detach",
-			"starter run experiment.yml --output json | jq .event"),
+			"starter run experiment.yml --output json | jq .event", "sed s/0.1/0.2/ experiment.yml | starter run -"),
 		Args: between(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error { return w.run(cmd.Context(), args[0], how) },
+		RunE: func(cmd *cobra.Command, args []string) error { return w.run(cmd.Context(), args[0], id, how) },
 	}
 	how.flags(cmd)
+	cmd.Flags().StringVar(&id, "id", "", "the experiment's id, eight lower-case letters and digits; run it again, and there is still one")
 	return cmd
 }
 
@@ -58,9 +64,9 @@ func (h *following) flags(cmd *cobra.Command) {
 	complete(cmd, "output", "table", "json")
 }
 
-func (w World) run(ctx context.Context, file string, how following) error {
+func (w World) run(ctx context.Context, file, id string, how following) error {
 	w.Build.TryAlgorithms = nil // they are about to be started
-	if err := w.checkPort(ctx, how.nni); err != nil {
+	if err := errors.Join(w.checkID(ctx, id), w.checkPort(ctx, how.nni)); err != nil {
 		return err
 	}
 	config, err := w.loadFor(ctx, file, how)
@@ -78,13 +84,34 @@ func (w World) run(ctx context.Context, file string, how following) error {
 			return err
 		}
 	}
-	id := trial.NewExperimentID()
+	id = cmp.Or(id, trial.NewExperimentID())
 	draft, err := w.draft(id, &config)
 	if err != nil {
 		return err
 	}
 	start := progress.Start{ID: id, Name: config.Name}
 	return w.submit(ctx, how, start, accept(id, config), draft.settle)
+}
+
+// checkID refuses an id that no experiment can have, or that one has. Whoever says the same
+// twice at once gets one experiment: its id is that of the command that makes it.
+func (w World) checkID(ctx context.Context, id string) error {
+	if id == "" {
+		return nil
+	}
+	if !trial.IsExperimentID(id) {
+		return badInput("--id k3v9x2ab", "an experiment's id is eight lower-case letters and digits, not %q", id)
+	}
+	store, err := w.readRecord()
+	if err != nil {
+		return nil // run finds out what is wrong, if anything is
+	}
+	defer store.Close()
+	e, err := store.Experiment(ctx, id)
+	if err == nil {
+		return badInput("starter resume "+id+" goes on with it, starter show "+id+" tells how it stands", "experiment %s is on record already (%s)", id, e.Status)
+	}
+	return nil
 }
 
 // loadFor tries services only where this machine's host is who will call them.

@@ -332,3 +332,27 @@ func TestATerminalGetsAFrameAndNoColourWhereThatIsUnwelcome(t *testing.T) {
 		require.Contains(t, s.out.String(), "░░░")
 	}
 }
+
+func TestAnExperimentFromStandardInputMayHaveAnIdOfItsOwnOnce(t *testing.T) {
+	s := newStage(t)
+	file := s.example()
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	t.Chdir(filepath.Dir(file))
+	submit := func(id string) int {
+		s.World.In = strings.NewReader(string(content))
+		return s.run("run", "-", "--detach", "--id", id)
+	}
+	require.Equal(t, ExitBadInput, submit("My-Id"))
+	require.Contains(t, s.err.String(), `eight lower-case letters and digits, not "My-Id"`)
+	require.Equal(t, ExitDone, submit(anID), s.err.String())
+	require.Equal(t, "accept-"+anID, s.sent[0].ID)
+	require.Equal(t, ExitBadInput, submit(anID))
+	require.Contains(t, s.err.String(), "experiment k3v9x2ab is on record already (RUNNING)")
+	require.Contains(t, s.err.String(), "starter resume k3v9x2ab")
+	require.Len(t, s.sent, 1)
+	require.DirExists(t, filepath.Dir(EnvironmentFile(s.Home, anID)))
+	content = []byte("trialConcurrency: x\n")
+	require.Equal(t, ExitBadInput, submit("k3v9x2ac"))
+	require.Contains(t, s.err.String(), "standard input:1")
+}

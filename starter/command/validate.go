@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -134,7 +135,7 @@ func (w World) checkService(ctx context.Context, platform experiment.Platform) (
 func (w World) loadBy(file string, try func(experiment.Platform) (faults, warnings []experiment.OptionFault)) (experiment.Experiment, error) {
 	build := w.Build
 	build.LookupEnv, build.CheckTrial, build.TryPlatform = w.LookupEnv, w.checkTrial, try
-	loaded, err := experiment.Load(file, build)
+	loaded, err := w.readExperiment(file, build)
 	if err != nil {
 		return experiment.Experiment{}, explainLoad(err)
 	}
@@ -142,6 +143,19 @@ func (w World) loadBy(file string, try func(experiment.Platform) (faults, warnin
 		fmt.Fprintf(w.Err, "warning: %s\n", warning)
 	}
 	return loaded.Experiment, nil
+}
+
+// readExperiment reads a file, or standard input where that is "-", as if it were a file in
+// the working directory.
+func (w World) readExperiment(file string, build experiment.Build) (*experiment.Loaded, error) {
+	if file != "-" {
+		return experiment.Load(file, build)
+	}
+	content, err := io.ReadAll(w.In)
+	if err != nil {
+		return nil, fmt.Errorf("read standard input: %w", err)
+	}
+	return experiment.Parse("standard input", content, build)
 }
 
 func explainLoad(err error) error {

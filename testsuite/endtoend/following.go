@@ -39,10 +39,16 @@ type Following struct {
 // Start starts a command and leaves it running.
 func (h *Home) Start(args ...string) *Following {
 	h.t.Helper()
-	command := h.Command(context.Background(), args...)
+	return h.start(h.Command(context.Background(), args...), args[0])
+}
+
+// start starts a program of the user's; name is what its output is kept by.
+func (h *Home) start(command *exec.Cmd, name string) *Following {
+	h.t.Helper()
+	command.Dir, command.Env = h.Work, h.environment()
 	f := &Following{h: h, command: command, ended: make(chan struct{})}
-	f.stdout, command.Stdout = h.output(args[0] + ".out")
-	f.stderr, command.Stderr = h.output(args[0] + ".err")
+	f.stdout, command.Stdout = h.output(name + ".out")
+	f.stderr, command.Stderr = h.output(name + ".err")
 	require.NoError(h.t, command.Start())
 	go func() { _ = command.Wait(); close(f.ended) }()
 	return f

@@ -69,11 +69,15 @@ func (h *Home) With(variable string) *Home {
 // Command prepares a command of starter's.
 func (h *Home) Command(ctx context.Context, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, Program(h.t), args...)
-	command.Dir = h.Work
-	command.Env = append(os.Environ(), "PERENNIAL_HOME="+h.Dir, "LEDGER="+h.LedgerFile(), "NO_COLOR=1",
-		"TEMPORAL_ADDRESS=") // the embedded server, whatever the user of the test has set
-	command.Env = append(command.Env, h.Env...)
+	command.Dir, command.Env = h.Work, h.environment()
 	return command
+}
+
+// environment is the user's.
+func (h *Home) environment() []string {
+	environment := append(os.Environ(), "PERENNIAL_HOME="+h.Dir, "LEDGER="+h.LedgerFile(), "NO_COLOR=1",
+		"TEMPORAL_ADDRESS=") // the embedded server, whatever the user of the test has set
+	return append(environment, h.Env...)
 }
 
 // Run runs a command of starter's to its end.

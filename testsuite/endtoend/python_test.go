@@ -1,0 +1,75 @@
+package endtoend
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/perennial-ml/perennial/testsuite/machine"
+)
+
+// ofPython is the home of a user whose Python has nni, and perennial as pip installed it.
+func ofPython(t *testing.T) (*Home, string) {
+	interpreter := machine.PythonWithNNI(t, "3.0")
+	h := NewHome(t)
+	source := filepath.Join(h.Work, "source")
+	require.NoError(t, os.CopyFS(source, os.DirFS(filepath.Join(Root(), "python"))))
+	installed := filepath.Join(h.Work, "installed")
+	said, err := exec.CommandContext(t.Context(), interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+		"--no-build-isolation", "--no-deps", "--target", installed, source).CombinedOutput()
+	require.NoError(t, err, "%s", said)
+	return h.With("PATH=" + filepath.Dir(interpreter) + ":" + os.Getenv("PATH")).With("PYTHONPATH=" + installed).
+		With("PERENNIAL_STARTER=" + Program(t)), interpreter
+}
+
+// script starts a Python script of the user's.
+func (h *Home) script(interpreter string, args ...string) *Following {
+	return h.start(exec.Command(interpreter, args...), filepath.Base(args[0]))
+}
+
+func TestAPythonScriptWrittenForNNIRunsWithOneImportChanged(t *testing.T) {
+	t.Parallel()
+	h, interpreter := ofPython(t)
+	for _, name := range []string{"surface.py", "model.py"} {
+		content, err := os.ReadFile(filepath.Join("testdata", name))
+		require.NoError(t, err)
+		h.Write(name, string(content))
+	}
+	run := h.script(interpreter, filepath.Join(h.Work, "surface.py"))
+	require.Zero(t, run.Wait(3*Patience), "%s\n%s", run.said(), run.Said())
+	h.RequireNothingLeft()
+}
+
+// again is a script with an id of its own, which may be run again whatever befell it.
+const again = `
+from perennial import Experiment, ExperimentConfig
+experiment = Experiment(ExperimentConfig.load('experiment.yml'), id='survives')
+assert experiment.run() is True
+assert len(experiment.export_data()) == 4
+print(experiment.id)
+`
+
+func TestAPythonScriptThatWasKilledFindsItsExperimentAgain(t *testing.T) {
+	t.Parallel()
+	h, interpreter := ofPython(t)
+	h.Experiment(long(4, 2))
+	file := h.Write("again.py", again)
+	first := h.script(interpreter, file)
+	id := "survives"
+	h.Await("the experiment", func() bool { return h.Run("show", id).Code == 0 })
+	h.AwaitRunning(id, 2)
+	first.Signal(syscall.SIGKILL)
+	first.Wait(Patience)
+	h.KillAndAwait(Host)
+	second := h.script(interpreter, file)
+	require.Zero(t, second.Wait(3*Patience), second.said())
+	require.Equal(t, id+"\n", second.Said())
+	third := h.script(interpreter, file)
+	require.Zero(t, third.Wait(Patience), "what is done is read: %s", third.said())
+	h.RequireExactlyOnce(id, 4, nil)
+	h.RequireNothingLeft()
+}
