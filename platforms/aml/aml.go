@@ -45,6 +45,9 @@ const (
 	assetVersion = "1"
 	archiveName  = "code.tar.gz"
 	runnerName   = "perennial-runner"
+	// unasked is how long a run's journal is kept that nobody asks about: many times the
+	// time between two questions about a run that is not over.
+	unasked = time.Hour
 	// terminated is the exit code of what TERM ended.
 	terminated = 143
 )
@@ -256,6 +259,7 @@ func keptOf(found *ml.JobBaseProperties) kept {
 // Poll asks about each run alone. That one of them cannot be asked about keeps nothing from
 // the others; a refusal of the login and a limit of calls concern all.
 func (w workspace) Poll(ctx context.Context, asked []verbs.Question) ([]verbs.Report, error) {
+	w.journals.forgetOld(time.Now())
 	reports, faults := make([]verbs.Report, len(asked)), make([]error, len(asked))
 	var group errgroup.Group
 	group.SetLimit(atOnce)
@@ -282,9 +286,10 @@ func (w workspace) Poll(ctx context.Context, asked []verbs.Question) ([]verbs.Re
 
 // look tells how a run is and what it has reported.
 func (w workspace) look(ctx context.Context, question verbs.Question) (verbs.Report, error) {
+	gone := verbs.Report{Phase: verbs.Gone, Reason: verbs.Reason{Code: "gone", Text: "the workspace has no job " + question.Name}}
 	known, data, err := w.known(ctx, question.Run)
 	if err != nil || known == nil {
-		return verbs.Report{Phase: verbs.Gone, Reason: verbs.Reason{Code: "gone", Text: "the workspace has no job " + question.Name}}, err
+		return gone, err
 	}
 	told, err := w.details(ctx, known.Host, w.experiment(), question.Name)
 	if err != nil {
@@ -293,6 +298,9 @@ func (w workspace) look(ctx context.Context, question verbs.Question) (verbs.Rep
 	report := verbs.Report{Phase: verbs.Waiting, URL: known.URL, Data: data, Next: question.After,
 		Reason: verbs.Reason{Code: "starting", Text: "its run history does not show it yet"}}
 	if told == nil {
+		if found, err := w.find(ctx, "poll", question.Name); err != nil || found == nil {
+			return gone, err
+		}
 		return report, nil
 	}
 	number, _ := strconv.ParseInt("0"+question.After, 10, 64)
@@ -432,7 +440,7 @@ func (p *platform) Try(ctx context.Context) ([]platforms.HostState, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if _, err := c.computes.Get(ctx, c.Group, c.Workspace, c.Compute, nil); err != nil {
-		state.Problems = []trial.Reason{{Code: "service", Text: fault("try", err).Error()}}
+		state.Problems = []trial.Reason{{Code: "service", Text: c.fault(ctx, "try", err).Error()}}
 	}
 	return []platforms.HostState{state}, nil
 }

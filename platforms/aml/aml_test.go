@@ -241,6 +241,32 @@ func TestALoginThatIsRefusedIsDeniedAndGoesOnOnceItIsGood(t *testing.T) {
 	o.Await(handle, platformtest.Succeeded)
 }
 
+func TestAWorkspaceThatIsNotThereSaysNothingOfItsRuns(t *testing.T) {
+	o := open(t, nil)
+	handle := o.Start(1, "exec sleep 60")
+	o.Await(handle, platformtest.Running)
+	azure.Vanish(true)
+	defer azure.Vanish(false)
+	refused := func(err error) {
+		require.Equal(t, platforms.Denied, platforms.CodeOf(err), "%v", err)
+		require.ErrorContains(t, err, "no workspace trials in the resource group research")
+	}
+	refused(o.AwaitFault(handle))
+	refused(o.Cancel(t.Context(), handle, trial.Intent{Cause: trial.CauseEarlyStop}))
+	_, err := o.Submit(t.Context(), o.Job(2, "true"))
+	refused(err)
+	require.Contains(t, o.Problems()[0], "no workspace trials")
+	azure.Vanish(false)
+	require.Equal(t, platforms.Exited, o.End(handle).Phase)
+}
+
+func TestAJobThatSomebodyDeletedIsGone(t *testing.T) {
+	o := open(t, nil)
+	handle := o.Start(1, "sleep 1")
+	azure.Forget("perennial-" + handle.Key.String())
+	require.Equal(t, "gone", o.Await(handle, func(report platforms.Report) bool { return report.Phase == platforms.Lost }).Reason.Code)
+}
+
 func TestASectionsOwnLoginIsUsed(t *testing.T) {
 	o := open(t, map[string]any{"tenantId": amllab.Tenant, "clientId": amllab.ClientID, "clientSecret": "wrong"})
 	_, err := o.Submit(t.Context(), o.Job(1, "true"))

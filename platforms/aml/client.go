@@ -43,6 +43,7 @@ type client struct {
 	codes        *ml.CodeVersionsClient
 	environments *ml.EnvironmentVersionsClient
 	computes     *ml.ComputeClient
+	workspaces   *ml.WorkspacesClient
 	// made is the id of the image's environment, once there is one.
 	made atomic.Pointer[string]
 }
@@ -83,7 +84,7 @@ func newClient(s settings, by *http.Client) (*client, error) {
 	}
 	return &client{
 		settings: s, http: sending, credential: credential, jobs: factory.NewJobsClient(), codes: factory.NewCodeVersionsClient(),
-		environments: factory.NewEnvironmentVersionsClient(), computes: factory.NewComputeClient(),
+		environments: factory.NewEnvironmentVersionsClient(), computes: factory.NewComputeClient(), workspaces: factory.NewWorkspacesClient(),
 	}, nil
 }
 
@@ -125,16 +126,48 @@ func said(answer *azcore.ResponseError) string {
 	return told.Error.Message
 }
 
-func missing(err error) bool { return platforms.CodeOf(fault("", err)) == platforms.NotFound }
+func missing(err error) bool {
+	var answer *azcore.ResponseError
+	return errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound
+}
+
+// there returns an error unless the workspace is there. Azure answers about all that is
+// in one that was deleted, or that a login does not see, as if that were not there.
+func (c *client) there(ctx context.Context, verb string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_, err := c.workspaces.Get(ctx, c.Group, c.Workspace, nil)
+	if err == nil || !missing(err) {
+		return fault(verb, err)
+	}
+	return platforms.Errorf(platforms.Denied, verb, "Azure finds no workspace %s in the resource group %s of the subscription %s: it was deleted, or renew %s",
+		c.Workspace, c.Group, c.Subscription, renew)
+}
+
+// fault is as the function, and of what is not there it tells whether all else is.
+func (c *client) fault(ctx context.Context, verb string, err error) error {
+	if missing(err) {
+		if gone := c.there(ctx, verb); gone != nil {
+			return gone
+		}
+	}
+	return fault(verb, err)
+}
 
 // find returns a job, nil where there certainly is none.
 func (c *client) find(ctx context.Context, verb, name string) (*ml.JobBaseProperties, error) {
+	found, err := c.lookUp(ctx, verb, name)
+	if platforms.CodeOf(err) == platforms.NotFound {
+		return nil, c.there(ctx, verb)
+	}
+	return found, err
+}
+
+// lookUp returns a job, and NotFound also where the whole workspace is not there.
+func (c *client) lookUp(ctx context.Context, verb, name string) (*ml.JobBaseProperties, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	found, err := c.jobs.Get(ctx, c.Group, c.Workspace, name, nil)
-	if err != nil && missing(err) {
-		return nil, nil
-	}
 	if err != nil {
 		return nil, fault(verb, err)
 	}
@@ -158,8 +191,8 @@ func ended(job *ml.JobBaseProperties) bool {
 func (c *client) submit(ctx context.Context, name string, wanted *ml.CommandJob) (*ml.JobBaseProperties, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	found, err := c.find(ctx, "submit", name)
-	if found != nil || err != nil {
+	found, err := c.lookUp(ctx, "submit", name)
+	if platforms.CodeOf(err) != platforms.NotFound {
 		return found, err
 	}
 	made, err := c.jobs.CreateOrUpdate(ctx, c.Group, c.Workspace, name, ml.JobBase{Properties: wanted}, nil)
@@ -169,7 +202,7 @@ func (c *client) submit(ctx context.Context, name string, wanted *ml.CommandJob)
 	if found, also := c.find(ctx, "submit", name); also == nil && found != nil {
 		return found, nil // somebody submitted it meanwhile
 	}
-	return nil, fault("submit", err)
+	return nil, c.fault(ctx, "submit", err)
 }
 
 // cancel ends a job. It succeeds where that is over or is not there.
@@ -177,8 +210,11 @@ func (c *client) cancel(ctx context.Context, name string) error {
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	_, err := c.jobs.BeginCancel(limited, c.Group, c.Workspace, name, nil)
-	if err == nil || missing(err) {
+	if err == nil {
 		return nil
+	}
+	if missing(err) {
+		return c.there(ctx, "cancel")
 	}
 	if found, also := c.find(ctx, "cancel", name); also == nil && ended(found) {
 		return nil
@@ -194,12 +230,12 @@ func (c *client) asset(ctx context.Context, name string, upload func(place *url.
 		return idOf("prepare", found.ID)
 	}
 	if !missing(err) {
-		return "", fault("prepare", err)
+		return "", c.fault(ctx, "prepare", err)
 	}
 	pending, err := c.codes.CreateOrGetStartPendingUpload(ctx, c.Group, c.Workspace, name, assetVersion,
 		ml.PendingUploadRequestDto{PendingUploadType: to.Ptr(ml.PendingUploadTypeTemporaryBlobReference)}, nil)
 	if err != nil {
-		return "", fault("prepare", err)
+		return "", c.fault(ctx, "prepare", err)
 	}
 	to := pending.BlobReferenceForConsumption
 	if to == nil {
@@ -214,12 +250,12 @@ func (c *client) asset(ctx context.Context, name string, upload func(place *url.
 		err = upload(place)
 	}
 	if err != nil {
-		return "", fault("prepare", err)
+		return "", c.fault(ctx, "prepare", err)
 	}
 	made, err := c.codes.CreateOrUpdate(ctx, c.Group, c.Workspace, name, assetVersion,
 		ml.CodeVersion{Properties: &ml.CodeVersionProperties{CodeURI: to.BlobURI, Description: ours()}}, nil)
 	if err != nil {
-		return "", fault("prepare", err)
+		return "", c.fault(ctx, "prepare", err)
 	}
 	return idOf("prepare", made.ID)
 }
@@ -272,12 +308,12 @@ func (c *client) makeEnvironment(ctx context.Context) (id string, err error) {
 		return idOf("submit", found.ID)
 	}
 	if !missing(err) {
-		return "", fault("submit", err)
+		return "", c.fault(ctx, "submit", err)
 	}
 	made, err := c.environments.CreateOrUpdate(ctx, c.Group, c.Workspace, name, assetVersion,
 		ml.EnvironmentVersion{Properties: &ml.EnvironmentVersionProperties{Image: &c.Image, Description: ours()}}, nil)
 	if err != nil {
-		return "", fault("submit", err)
+		return "", c.fault(ctx, "submit", err)
 	}
 	return idOf("submit", made.ID)
 }

@@ -2,6 +2,7 @@ package aml
 
 import (
 	"context"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ type journal struct {
 	offset  int64     // in the log
 	from    int64     // the number before the first of records
 	over    time.Time // when its job was first seen to be over
+	asked   time.Time // when it was last asked for
 	records []metrics.Record
 	studio  studio
 }
@@ -101,7 +103,16 @@ func (all *journals) from(key trial.Key, after int64) *journal {
 		known = newJournal(key, after)
 		all.of[key] = known
 	}
+	known.asked = time.Now()
 	return known
+}
+
+// forgetOld forgets the journals that nobody has asked for in a long time: their runs are
+// over, however they ended.
+func (all *journals) forgetOld(now time.Time) {
+	all.mutex.Lock()
+	defer all.mutex.Unlock()
+	maps.DeleteFunc(all.of, func(_ trial.Key, j *journal) bool { return now.Sub(j.asked) > unasked })
 }
 
 func (all *journals) forget(key trial.Key) {

@@ -31,7 +31,7 @@ const (
 )
 
 // Service is all of Azure that there is. Calls are of the sorts "login", "submit", "find",
-// "cancel", "history", "log", "show", "upload", "asset" and "compute".
+// "cancel", "history", "log", "show", "upload", "asset", "compute" and "workspace".
 type Service struct {
 	servicelab.Faults
 	URL    string
@@ -49,6 +49,7 @@ type Service struct {
 	order     []*job
 	assets    map[string]string // paths of codes and environments, to their bodies
 	behind    bool              // logs show nothing
+	vanished  bool              // the workspace is not there
 }
 
 type job struct {
@@ -113,6 +114,21 @@ func (s *Service) Behind(behind bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.behind = behind
+}
+
+// Vanish has all of the workspace answer as where there is none, until it is called with
+// false. Its jobs run on, and a workspace that was deleted is there again once recovered.
+func (s *Service) Vanish(vanished bool) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.vanished = vanished
+}
+
+// Forget has the workspace know a job no longer.
+func (s *Service) Forget(name string) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	delete(s.jobs, name)
 }
 
 // Expire has no token that was given out so far taken any more.

@@ -48,6 +48,8 @@ func sortOf(r *http.Request) string {
 		return "find"
 	case strings.HasPrefix(path, root+"/computes/"):
 		return "compute"
+	case path == root:
+		return "workspace"
 	}
 	return "asset"
 }
@@ -96,6 +98,9 @@ func (s *Service) handle(sort string, r *http.Request, body []byte) answer {
 	if !s.tokens[token] {
 		return refuse(http.StatusUnauthorized, "ExpiredAuthenticationToken", "The access token has expired.")
 	}
+	if s.vanished {
+		return refuse(http.StatusNotFound, "ResourceNotFound", "The Resource 'Microsoft.MachineLearningServices/workspaces/"+Workspace+"' under resource group '"+Group+"' was not found.")
+	}
 	switch sort {
 	case "history":
 		return s.history(r.URL.Path)
@@ -124,6 +129,8 @@ func (s *Service) manage(sort string, r *http.Request, body []byte) answer {
 	name := strings.TrimSuffix(strings.TrimPrefix(path, "jobs/"), "/cancel")
 	one := s.jobs[name]
 	switch {
+	case sort == "workspace":
+		return answer{http.StatusOK, map[string]any{"id": root, "name": Workspace, "properties": map[string]any{}}}
 	case sort == "compute" && path == "computes/"+Compute:
 		return answer{http.StatusOK, map[string]any{"id": root + "/" + path, "name": Compute, "properties": map[string]any{"computeType": "AmlCompute"}}}
 	case sort == "submit":
