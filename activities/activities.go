@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -65,6 +66,9 @@ type Activities struct {
 	// Keep has what an experiment needs of this host's disk kept where other hosts find
 	// it, before its first trial; nil where there are none.
 	Keep func(ctx context.Context, experiment string) error
+	// Fetch has what somebody on another machine has handed over with an experiment on
+	// this host's disk, before the experiment is accepted; nil where nobody can.
+	Fetch func(ctx context.Context, experiment string) error
 
 	algorithms sync.Map // place → *algorithm
 	waits      sync.Map // experiment id → waits
@@ -85,6 +89,11 @@ func (a *Activities) config(row record.Experiment) (experiment.Experiment, error
 	}
 	if len(config.Platforms) == 0 {
 		return config, fmt.Errorf("configuration of experiment %s names no platform", row.ID)
+	}
+	for _, code := range config.CodeDirectories() {
+		if *code != "" && !filepath.IsAbs(*code) {
+			*code = filepath.Join(a.StateDirectory, *code)
+		}
 	}
 	return config, nil
 }

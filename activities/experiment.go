@@ -117,6 +117,11 @@ func (a *Activities) Command(ctx context.Context, id string, command trial.Comma
 	if err := a.check(ctx, id, command); err != nil {
 		return 0, err
 	}
+	if command.Name == trial.Accept && a.Fetch != nil {
+		if err := a.Fetch(ctx, id); err != nil {
+			return 0, err
+		}
+	}
 	data, err := json.Marshal(command)
 	if err != nil {
 		return 0, err

@@ -40,6 +40,20 @@ type Experiment struct {
 	SharedStorage       json.RawMessage `json:"sharedStorage,omitempty"`
 }
 
+// CodeDirectories are the places of all directories with code of the user's, some of which
+// may be empty. One that is not absolute lies below the state directory of whoever runs
+// the experiment.
+func (e *Experiment) CodeDirectories() []*string {
+	all := []*string{&e.Tuner.CodeDirectory}
+	if e.Assessor != nil {
+		all = append(all, &e.Assessor.CodeDirectory)
+	}
+	for i := range e.Platforms {
+		all = append(all, &e.Platforms[i].CodeDirectory)
+	}
+	return all
+}
+
 // Seconds is a duration as NNI counts it: whole seconds, rounded up.
 type Seconds int64
 

@@ -56,6 +56,19 @@ func openAny(location string) (*Store, error) {
 	return s, nil
 }
 
+// OpenBeside opens a record that another process works on, to hand things over by Deposit.
+// It makes none, and changes none of an older format; a missing record is ErrNotFound.
+func OpenBeside(location string) (*Store, error) {
+	reader, err := OpenReadOnly(location)
+	if err != nil {
+		return nil, err
+	}
+	if err := reader.Close(); err != nil {
+		return nil, err
+	}
+	return Open(location)
+}
+
 // OpenReadOnly opens the record at a location to read it while another process may be
 // writing; what that one has committed is seen at once. A missing record is
 // ErrNotFound. Methods that change the record return an error.

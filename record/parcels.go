@@ -1,6 +1,9 @@
 package record
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // blob is an argument that is no text.
 type blob []byte
@@ -19,10 +22,31 @@ func (s *Store) KeepParcel(ctx context.Context, experiment, path string, content
 		if _, err := t.experiment(experiment); err != nil {
 			return err
 		}
-		_, err := t.exec(`INSERT INTO parcels (experiment, path, content) VALUES (?, ?, ?)
-			ON CONFLICT (experiment, path) DO UPDATE SET content = excluded.content`, experiment, path, blob(content))
-		return err
+		return t.putParcel(experiment, path, content)
 	})
+}
+
+// unclaimed is how long parcels are kept of which no experiment was made.
+const unclaimed = time.Hour
+
+// Deposit is KeepParcel for an experiment that nobody has accepted yet. Parcels of which
+// no experiment was made go with a later deposit.
+func (s *Store) Deposit(ctx context.Context, experiment, path string, content []byte) error {
+	return s.update(ctx, func(t *transaction) error {
+		_, err := t.exec("DELETE FROM parcels WHERE kept BETWEEN 1 AND ? AND NOT EXISTS (SELECT 1 FROM experiments WHERE id = parcels.experiment)",
+			t.now.Add(-unclaimed).UnixNano())
+		if err != nil {
+			return err
+		}
+		return t.putParcel(experiment, path, content)
+	})
+}
+
+func (t *transaction) putParcel(experiment, path string, content []byte) error {
+	_, err := t.exec(`INSERT INTO parcels (experiment, path, content, kept) VALUES (?, ?, ?, ?)
+		ON CONFLICT (experiment, path) DO UPDATE SET content = excluded.content, kept = excluded.kept`,
+		experiment, path, blob(content), t.now.UnixNano())
+	return err
 }
 
 // Parcels are the paths of what is kept beside an experiment.

@@ -401,6 +401,27 @@ func TestALeadOutlivesTheRestartOfTheServer(t *testing.T) {
 	require.Empty(t, lost)
 }
 
+func TestWhatWasDepositedForAnExperimentThatNeverCameGoesInTheEnd(t *testing.T) {
+	f := inPostgres(t)
+	require.NoError(t, f.Deposit(background, "never", "code", []byte("x")))
+	require.NoError(t, f.Deposit(background, exp, "code", []byte("x")))
+	require.NoError(t, f.update(background, func(t *transaction) error {
+		_, err := t.exec("UPDATE parcels SET kept = ?", time.Now().Add(-2*unclaimed).UnixNano())
+		return err
+	}))
+	beside, err := OpenBeside(f.location)
+	require.NoError(t, err)
+	defer beside.Close()
+	require.NoError(t, beside.Deposit(background, "soon", "code", []byte("x")))
+	for experiment, kept := range map[string][]string{"never": nil, exp: {"code"}, "soon": {"code"}} {
+		paths, err := f.Parcels(background, experiment)
+		require.NoError(t, err)
+		require.Equal(t, kept, paths, experiment)
+	}
+	_, err = OpenBeside(place(t))
+	require.ErrorIs(t, err, ErrNotFound)
+}
+
 func TestAParcelIsKeptAsItIsAndCarriedWithTheRecord(t *testing.T) {
 	f := inPostgres(t)
 	content := []byte("a\x00\xff'b")

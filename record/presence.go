@@ -69,6 +69,14 @@ func (t *transaction) appear(as Leader, waitsFor string) error {
 	return err
 }
 
+// Appear tells the others anew of who leads, before it does so by itself.
+func (s *Store) Appear(ctx context.Context) error {
+	if s.lease == nil {
+		return nil
+	}
+	return s.update(ctx, func(t *transaction) error { return t.appear(s.lease.as, "") })
+}
+
 // leave has those who are gone no longer told of: this one, and who was silent for a day.
 func (t *transaction) leave(as Leader) error {
 	_, err := t.exec("DELETE FROM workers WHERE place = ? OR heard < clock_timestamp() - ?::interval", as.place(), forgotten.String())

@@ -78,6 +78,13 @@ func (e *engine) Ensure(ctx context.Context) (command.Host, error) {
 	if e.homeless != nil {
 		return command.Host{}, e.homeless
 	}
+	worker, err := e.elsewhere(ctx)
+	if err != nil {
+		return command.Host{}, err
+	}
+	if worker != nil {
+		return e.distant(worker), nil
+	}
 	if err := e.ready(ctx, dir); err != nil {
 		return command.Host{}, err
 	}
@@ -153,6 +160,10 @@ func (e *engine) Connect(ctx context.Context, _ command.Host) (command.Client, e
 }
 
 func (e *engine) clientOptions(info host.Info) (client.Options, error) {
+	if e.external != nil && !info.Ready() {
+		info.Keys = e.external.keys(e.home)
+		return e.external.clientOptions(info) // the worker is another machine's
+	}
 	if err := e.agrees(info); err != nil {
 		return client.Options{}, err
 	}

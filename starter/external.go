@@ -86,6 +86,14 @@ func (x external) serve(config *host.Config) error {
 	return nil
 }
 
+// keys are those that payloads are encrypted with, zero where they are not.
+func (x external) keys(home string) codec.Files {
+	if !x.encrypt {
+		return codec.Files{}
+	}
+	return codec.In(home)
+}
+
 // clientOptions are those of a client that speaks as the host does.
 func (x external) clientOptions(info host.Info) (client.Options, error) {
 	if info.Keys == (codec.Files{}) {
@@ -168,20 +176,37 @@ func (e *engine) Unpolled(ctx context.Context, platforms []string) (queue string
 	if err != nil {
 		return "", err
 	}
+	// Temporal remembers a worker that died for minutes.
+	identity, err := e.livingWorker(ctx)
+	if err != nil || identity == "" {
+		return queues[0], err
+	}
+	err = e.external.with(ctx, func(ctx context.Context, temporal client.Client) error {
+		queue, err = workers.Unpolled(ctx, temporal, identity, queues)
+		return err
+	})
+	return queue, err
+}
+
+// livingWorker is the identity of the worker of the record that lives, by its word there
+// or by the lock of the state directory; empty where none does.
+func (e *engine) livingWorker(ctx context.Context) (identity string, err error) {
+	worker, err := e.elsewhere(ctx)
+	if err != nil {
+		return "", err
+	}
+	if worker != nil {
+		return worker.Identity, nil
+	}
 	dir, err := host.Open(e.home)
 	if err != nil {
 		return "", err
 	}
-	// Temporal remembers a worker that died for minutes; the lock does not.
 	info, alive, err := host.Find(dir)
 	if err != nil || !alive {
-		return queues[0], err
+		return "", err
 	}
-	err = e.external.with(ctx, func(ctx context.Context, temporal client.Client) error {
-		queue, err = workers.Unpolled(ctx, temporal, workers.Identity(dir.StateID(), info.Nonce), queues)
-		return err
-	})
-	return queue, err
+	return workers.Identity(dir.StateID(), info.Nonce), nil
 }
 
 // errNoRecord says that no worker has ever run here, so that queues have no names.

@@ -14,6 +14,7 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/perennial-ml/perennial/codedir"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/starter/command"
 	"github.com/perennial-ml/perennial/workers/codec"
@@ -79,6 +80,10 @@ func (o *observation) seal(content []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return sealWith(ring, content)
+}
+
+func sealWith(ring *codec.Ring, content []byte) ([]byte, error) {
 	closed, err := ring.Encode([]*commonpb.Payload{{Data: content}})
 	if err != nil {
 		return nil, err
@@ -107,17 +112,51 @@ func (o *observation) unseal(content []byte) ([]byte, error) {
 func (o *observation) unpack(ctx context.Context, log *slog.Logger) error {
 	active, err := o.store.Active(ctx)
 	for _, experiment := range active {
-		var paths []string
 		if err == nil {
-			paths, err = o.store.Parcels(ctx, experiment)
-		}
-		for _, path := range paths {
-			if wrong := o.unpackFile(ctx, experiment, path); wrong != nil {
+			err = o.unpackEach(ctx, experiment, func(path string, wrong error) {
 				log.Warn("what another machine has kept cannot be used here", "file", path, "error", wrong)
-			}
+			})
 		}
 	}
 	return err
+}
+
+// fetch writes to this one's disk what was handed over with an experiment that is about to
+// be accepted.
+func (o *observation) fetch(ctx context.Context, experiment string) error {
+	var failures []error
+	err := o.unpackEach(ctx, experiment, func(path string, wrong error) {
+		failures = append(failures, fmt.Errorf("%s: %w", path, wrong))
+	})
+	return errors.Join(append(failures, err)...)
+}
+
+func (o *observation) unpackEach(ctx context.Context, experiment string, failed func(path string, wrong error)) error {
+	paths, err := o.store.Parcels(ctx, experiment)
+	for _, path := range paths {
+		wrong := o.unpackFile(ctx, experiment, path)
+		if wrong == nil {
+			wrong = o.unpackCode(experiment, path)
+		}
+		if wrong != nil {
+			failed(path, wrong)
+		}
+	}
+	return err
+}
+
+// unpackCode makes a directory of code that was handed over. A platform's own archives stay as they are.
+func (o *observation) unpackCode(experiment, path string) error {
+	directory, packed := strings.CutSuffix(path, packedCode)
+	if !packed || filepath.Dir(directory) != codeOf(experiment) {
+		return nil
+	}
+	file, err := os.Open(filepath.Join(o.home, path))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return codedir.Unpack(file, filepath.Join(o.home, directory), filepath.Base(directory))
 }
 
 func (o *observation) unpackFile(ctx context.Context, experiment, path string) error {

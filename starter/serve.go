@@ -143,6 +143,9 @@ func (o *observation) open(log *slog.Logger) error {
 	if _, err := codec.Open(o.dir.Keys()); err != nil {
 		return err
 	}
+	if err := o.store.Appear(o.asked); err != nil {
+		return err
+	}
 	return o.unpack(o.asked, log)
 }
 
@@ -223,7 +226,7 @@ func (e *engine) startWorkers(ctx context.Context, running host.Running, observe
 	}
 	return workers.Start(ctx, workers.Options{
 		Client: temporal, Namespace: running.Client.Namespace, Record: observed.store, Sections: observed.sections,
-		Environment: e.environment, Variables: e.variables, StateID: running.Dir.StateID(), Seat: seat, Keep: observed.keep, StateDirectory: e.home, Nonce: running.Nonce, Logger: running.Log,
+		Environment: e.environment, Variables: e.variables, StateID: running.Dir.StateID(), Seat: seat, Keep: observed.keep, Fetch: observed.fetch, StateDirectory: e.home, Nonce: running.Nonce, Logger: running.Log,
 		Led: observed.store.Led(), BuildID: e.buildID(), SearchAttributes: e.attributes(), Rest: rest,
 	})
 }

@@ -63,6 +63,8 @@ type Options struct {
 	Led bool
 	// Keep is as in activities.Activities.
 	Keep func(ctx context.Context, experiment string) error
+	// Fetch is as in activities.Activities.
+	Fetch func(ctx context.Context, experiment string) error
 	// StateDirectory is the absolute path of the state directory.
 	StateDirectory string
 	Logger         *slog.Logger
@@ -174,7 +176,7 @@ func (w *Workers) activities() *activities.Activities {
 		Record: w.options.Record, Sections: w.options.Sections, Tuners: tuners.New, Assessors: assessors.New,
 		Workflows: w.Workflows(), Environment: w.options.Environment, Variables: w.options.Variables,
 		Queue: w.queue, Logger: w.options.Logger,
-		Named: w.serving.want, Searchable: w.searchable, StateDirectory: w.options.StateDirectory, Keep: w.options.Keep,
+		Named: w.serving.want, Searchable: w.searchable, StateDirectory: w.options.StateDirectory, Keep: w.options.Keep, Fetch: w.options.Fetch,
 	}
 }
 

@@ -47,6 +47,9 @@ func (w World) dashboard(ctx context.Context, name string, stay bool) error {
 	if err != nil {
 		return w.notStarted(ctx, err)
 	}
+	if host.Machine != "" {
+		return badInput("ask for it there", "the dashboard of this record is on %s, whose worker works on it", host.Machine)
+	}
 	if host.Dashboard == "" {
 		return unreachable(fmt.Errorf("the host of version %s has no dashboard", host.Version))
 	}

@@ -43,6 +43,12 @@ func (w World) resume(ctx context.Context, name string, how following) error {
 	if err != nil {
 		return err
 	}
+	how.noWorker = how.noWorker || w.worksElsewhere(ctx, how)
 	start := progress.Start{ID: chosen.ID, Name: chosen.Name, Resumed: true}
-	return w.submit(ctx, how, start, newCommand(trial.Resume, nil), func(error) {})
+	return w.submit(ctx, how, start, always(newCommand(trial.Resume, nil)), func(error) {})
+}
+
+// always is a command that is the same for every host.
+func always(command trial.Command) func(Host) (trial.Command, error) {
+	return func(Host) (trial.Command, error) { return command, nil }
 }

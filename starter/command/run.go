@@ -65,6 +65,7 @@ func (h *following) flags(cmd *cobra.Command) {
 }
 
 func (w World) run(ctx context.Context, file, id string, how following) error {
+	how.noWorker = how.noWorker || w.worksElsewhere(ctx, how)
 	w.Build.TryAlgorithms = nil // they are about to be started
 	if err := errors.Join(w.checkID(ctx, id), w.checkPort(ctx, how.nni)); err != nil {
 		return err
@@ -90,7 +91,28 @@ func (w World) run(ctx context.Context, file, id string, how following) error {
 		return err
 	}
 	start := progress.Start{ID: id, Name: config.Name}
-	return w.submit(ctx, how, start, accept(id, config), draft.settle)
+	return w.submit(ctx, how, start, func(host Host) (trial.Command, error) {
+		if host.Machine != "" {
+			if err := w.Engine.Deposit(ctx, id, &config); err != nil {
+				return trial.Command{}, badInput("", "hand the experiment over to the worker on %s: %w", host.Machine, err)
+			}
+		}
+		return accept(id, config), nil
+	}, draft.settle)
+}
+
+// worksElsewhere tells whether a worker on another machine will run what is submitted
+// here, and says so.
+func (w World) worksElsewhere(ctx context.Context, how following) bool {
+	if how.foreground || how.noWorker {
+		return false
+	}
+	machine, err := w.Engine.Elsewhere(ctx)
+	if err != nil || machine == "" {
+		return false // why it cannot be told, is told by what comes next
+	}
+	fmt.Fprintf(w.Err, "the worker on %s runs it\n", machine)
+	return true
 }
 
 // checkID refuses an id that no experiment can have, or that one has. Whoever says the same
@@ -176,9 +198,9 @@ func (w World) keepEnvironment(id string) error {
 	return nil
 }
 
-// submit brings up the host, sends a command, and follows the experiment. settle is told
-// what became of the command.
-func (w World) submit(ctx context.Context, how following, start progress.Start, command trial.Command, settle func(error)) error {
+// submit brings up the host, sends it the command that is made for it, and follows the
+// experiment. settle is told what became of the command.
+func (w World) submit(ctx context.Context, how following, start progress.Start, made func(Host) (trial.Command, error), settle func(error)) error {
 	if how.noWorker {
 		var err error
 		if w, err = w.withoutWorker(ctx); err != nil {
@@ -192,6 +214,11 @@ func (w World) submit(ctx context.Context, how following, start progress.Start, 
 		return w.notStarted(ctx, err)
 	}
 	defer leave()
+	command, err := made(host)
+	if err != nil {
+		settle(errUnasked)
+		return err
+	}
 	err = w.send(ctx, start.ID, command)
 	if settle(err); err != nil {
 		return err

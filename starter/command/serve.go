@@ -80,6 +80,9 @@ func (w World) startHost(ctx context.Context) error {
 	if err != nil {
 		return w.notStarted(ctx, err)
 	}
+	if host.Machine != "" {
+		return badInput("starter worker waits for its place; commands work without a host here", "the worker on %s works on this record", host.Machine)
+	}
 	w.introduce(host)
 	return nil
 }

@@ -76,7 +76,12 @@ func orAll(platforms []string) string {
 type hostless struct{ Engine }
 
 // Ensure implements Engine.
-func (h hostless) Ensure(ctx context.Context) (Host, error) { return h.Find(ctx) }
+func (h hostless) Ensure(ctx context.Context) (Host, error) {
+	if machine, err := h.Elsewhere(ctx); err != nil || machine == "" {
+		return h.Find(ctx)
+	}
+	return h.Engine.Ensure(ctx)
+}
 
 // workerCheck is how often a command looks for a worker that it waits for.
 const workerCheck = time.Second

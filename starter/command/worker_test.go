@@ -102,3 +102,17 @@ func TestDoctorPrintsTheCommandThatAddsSearchAttributes(t *testing.T) {
 	require.Contains(t, s.out.String(), "Temporal at temporal.example.org:7233")
 	require.Contains(t, s.out.String(), "mend: "+s.mend)
 }
+
+func TestWhatIsSubmittedWhereAnotherMachineWorksIsHandedOverToIt(t *testing.T) {
+	s := newStage(t)
+	s.other, s.running, s.distant = elsewhere, false, "lab-1"
+	require.Equal(t, ExitDone, s.run("run", s.example(), "--detach"), s.err.String())
+	require.Contains(t, s.err.String(), "the worker on lab-1 runs it")
+	require.Zero(t, s.started, "a host was started")
+	require.Len(t, s.sent, 1)
+	require.Contains(t, string(s.sent[0].Value), `"trialCodeDirectory":"code of `)
+	require.Equal(t, ExitBadInput, s.run("serve", "--detach"))
+	require.Contains(t, s.err.String(), "the worker on lab-1 works on this record")
+	require.Equal(t, ExitBadInput, s.run("dashboard"))
+	require.Contains(t, s.err.String(), "the dashboard of this record is on lab-1")
+}

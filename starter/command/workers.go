@@ -158,7 +158,7 @@ func (found Workers) standing(worker record.Worker) (state string, reason trial.
 
 // waiting is whose place a worker waits for, and what it could not do there.
 func (found Workers) waiting(worker record.Worker) trial.Reason {
-	first := found.leader()
+	first := found.Leader()
 	if first == nil {
 		return trial.Reason{Code: "taking-over", Text: "it takes the place of the one that is gone, within seconds"}
 	}
@@ -172,8 +172,8 @@ func (found Workers) waiting(worker record.Worker) trial.Reason {
 	return trial.Reason{Code: "standby", Text: text}
 }
 
-// leader is who works, nil where nobody does.
-func (found Workers) leader() *record.Worker {
+// Leader is who works, nil where nobody does.
+func (found Workers) Leader() *record.Worker {
 	for i, worker := range found.All {
 		if !worker.Waits && !worker.Silent {
 			return &found.All[i]

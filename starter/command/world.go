@@ -109,7 +109,8 @@ type Engine interface {
 	// Find returns the host that serves the state directory, or ErrNoHost, or
 	// ErrHostDied.
 	Find(ctx context.Context) (Host, error)
-	// Ensure returns that host and starts one in the background where there is none.
+	// Ensure returns that host, or the one elsewhere that works on the record, and starts
+	// one in the background where there is neither.
 	Ensure(ctx context.Context) (Host, error)
 	// Serve is the host, in this process, until ctx ends.
 	Serve(ctx context.Context, how Serving) error
@@ -160,6 +161,13 @@ type Engine interface {
 	Unpolled(ctx context.Context, platforms []string) (queue string, err error)
 	// Workers returns who works on the record or waits to.
 	Workers(ctx context.Context) (Workers, error)
+	// Elsewhere returns the machine whose worker works on the record, empty where that is
+	// this state directory's, or none.
+	Elsewhere(ctx context.Context) (machine string, err error)
+	// Deposit hands over, to the worker elsewhere, what an experiment needs of this machine:
+	// its code, whose places in the configuration change with it, its secrets and the
+	// environment that was kept of whoever runs it.
+	Deposit(ctx context.Context, id string, config *experiment.Experiment) error
 	// MoveRecord carries the record from one place to another, each the word "file" or
 	// what PERENNIAL_RECORD may say, and tells of each table how many rows it had.
 	MoveRecord(ctx context.Context, from, to string, tell func(table string, rows int)) error
@@ -196,6 +204,7 @@ type Client interface {
 // Host is a running host process, as its lock file describes it.
 type Host struct {
 	PID       int
+	Machine   string // where it is, if not on this one's state directory; empty if it is
 	Version   string
 	Address   string // of Temporal's frontend, host:port
 	Namespace string

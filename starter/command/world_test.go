@@ -97,6 +97,7 @@ type engine struct {
 	lonely   string            // the queue that nobody polls
 	mend     string            // what Examine returns
 	workers  Workers
+	distant  string // the machine whose worker works on the record
 	after    func(trial.Command)
 	sent     []trial.Command
 	ended    []workflows.Ending
@@ -151,6 +152,9 @@ func (e *engine) Find(context.Context) (Host, error) {
 func (e *engine) Ensure(context.Context) (Host, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.distant != "" {
+		return Host{PID: 7, Machine: e.distant}, nil
+	}
 	if e.running {
 		return aHost, nil
 	}
@@ -195,6 +199,15 @@ func (e *engine) Unpolled(context.Context, []string) (string, error) {
 }
 
 func (e *engine) Workers(context.Context) (Workers, error) { return e.workers, nil }
+
+func (e *engine) Elsewhere(context.Context) (string, error) { return e.distant, nil }
+
+func (e *engine) Deposit(_ context.Context, id string, config *experiment.Experiment) error {
+	for _, code := range config.CodeDirectories() {
+		*code = "code of " + id
+	}
+	return nil
+}
 
 func (e *engine) Link(host Host, page string) string { return host.WebUI + page + "?token=once" }
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,6 +22,41 @@ func (c *Cluster) machine(t *testing.T, work string) *endtoend.Home {
 	home := c.Home(t).With("PERENNIAL_RECORD=" + c.postgres.URL("shared"))
 	home.Work = work
 	return home
+}
+
+// submits tells of somebody whose machine only submits, and then is gone with its disk.
+func submits(t *testing.T, c *Cluster) {
+	require.NoError(t, c.postgres.Create("submitted"))
+	home := func() *endtoend.Home { return c.Home(t).With("PERENNIAL_RECORD=" + c.postgres.URL("submitted")) }
+	worker, submitter := home(), home().With("GREETING=hello from afar")
+	submitter.Work = worker.Work
+	worker.Write("ledger", "")
+	working := worker.Start("worker")
+	worker.Await("the worker to work", func() bool { return strings.Contains(working.Said(), "works for") })
+
+	plan := endtoend.Plan{Trials: 3, Concurrency: 2, Steps: "3", Pause: "0.1", Code: "code"}
+	file := submitter.Experiment(plan)
+	refused := submitter.Run("run", file, "--detach")
+	require.Equal(t, 2, refused.Code, refused.Stderr)
+	require.Contains(t, refused.Stderr, "no key of that one is here: copy the files of keys/")
+	require.Equal(t, "[]", strings.TrimSpace(submitter.Must("ls", "--output", "json")))
+	require.NoError(t, os.CopyFS(filepath.Join(submitter.Dir, "keys"), os.DirFS(filepath.Join(worker.Dir, "keys"))))
+	following := submitter.Follow(file)
+	id := following.ID()
+	following.Signal(syscall.SIGINT)
+	following.Wait(endtoend.Patience)
+	require.Contains(t, submitter.Must("show", id), id)
+	require.NotEqual(t, 0, submitter.Run("serve", "--pid").Code, "a host was started")
+	require.Contains(t, submitter.Run("serve", "--detach").Stderr, "works on this record")
+	require.NoError(t, os.RemoveAll(submitter.Dir))
+	require.NoError(t, os.RemoveAll(filepath.Join(worker.Work, plan.Code)))
+
+	worker.AwaitFor(limit, "the end", func() bool { return worker.Show(id).Status == "DONE" })
+	worker.RequireExactlyOnce(id, plan.Trials, nil)
+	environment, err := os.ReadFile(filepath.Join(worker.Dir, "experiments", id, "environment"))
+	require.NoError(t, err)
+	require.Contains(t, string(environment), "hello from afar")
+	require.NotContains(t, c.postgres.Dump(t, "submitted"), "hello from afar")
 }
 
 const password = "opens-the-hosts"

@@ -21,6 +21,7 @@ type Ring struct {
 	mu     sync.Mutex
 	keys   map[string]cipher.AEAD
 	newest string
+	pinned bool      // newest was chosen
 	ledger time.Time // when the ledger that was read was written
 	looked time.Time
 }
@@ -96,7 +97,7 @@ func (r *Ring) reload() error {
 		return &MissingError{Files: r.files, IDs: slices.Compact(missing)}
 	}
 	r.keys, r.ledger, r.looked = keys, written, time.Now()
-	if len(ids) > 0 {
+	if len(ids) > 0 && !r.pinned {
 		r.newest = ids[len(ids)-1]
 	}
 	return nil
@@ -140,6 +141,16 @@ func (r *Ring) IDs() []string {
 		ids = append(ids, newest)
 	}
 	return ids
+}
+
+// With reads a ring that encrypts with one of its keys, for somebody who has that one too.
+func With(files Files, id string) (*Ring, error) {
+	r := &Ring{files: files, newest: id, pinned: true}
+	if err := r.reload(); err != nil {
+		return nil, err
+	}
+	_, err := r.named(id)
+	return r, err
 }
 
 // named returns a key by its id, looking again for one that is not known.
