@@ -1,7 +1,7 @@
 package kubernetes_test
 
 import (
-	"context"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,6 +9,7 @@ import (
 	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/testsuite/kube"
 	"github.com/perennial-ml/perennial/testsuite/platformtest"
+	"github.com/perennial-ml/perennial/trial"
 )
 
 func TestATrialThatAQuotaRefusesWaitsInTheQuotasWordsAndRunsOnceThereIsRoom(t *testing.T) {
@@ -54,36 +55,58 @@ func TestATrialWhoseImageIsNotPulledInTimeHasFailed(t *testing.T) {
 	require.Equal(t, report.Exit, again.Exit, "whoever comes after a crash tells the same")
 }
 
-// kueuesWorkload is the kind in which Kueue keeps what it thinks of an object.
-var kueuesWorkload = kube.Object{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": kube.Object{"name": "workloads.kueue.x-k8s.io",
-	"annotations": kube.Object{"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/kueue"}},
-	"spec": kube.Object{"group": "kueue.x-k8s.io", "scope": "Namespaced", "names": kube.Object{"kind": "Workload", "plural": "workloads"},
-		"versions": []any{kube.Object{"name": "v1beta1", "served": true, "storage": true,
-			"schema": kube.Object{"openAPIV3Schema": kube.Object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}}}
+// queues makes a queue of Kueue's in a namespace, with room for one trial of half a processor.
+func queues(t *testing.T, cluster *kube.Cluster, namespace, name string) {
+	apply := func(path, kind string, spec kube.Object) {
+		cluster.Await(t, kind, func() bool { // its webhooks may not be ready
+			return cluster.API.Apply(t.Context(), "/apis/kueue.x-k8s.io/v1beta1"+path, kube.Object{"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": kind,
+				"metadata": kube.Object{"name": filepath.Base(path)}, "spec": spec}) == nil
+		})
+	}
+	quota := []any{kube.Object{"name": "cpu", "nominalQuota": "700m"}, kube.Object{"name": "memory", "nominalQuota": "1Gi"}}
+	apply("/resourceflavors/"+namespace, "ResourceFlavor", kube.Object{})
+	apply("/clusterqueues/"+namespace, "ClusterQueue", kube.Object{"namespaceSelector": kube.Object{}, "resourceGroups": []any{kube.Object{
+		"coveredResources": []any{"cpu", "memory"}, "flavors": []any{kube.Object{"name": namespace, "resources": quota}}}}})
+	apply("/namespaces/"+namespace+"/localqueues/"+name, "LocalQueue", kube.Object{"clusterQueue": namespace})
+}
 
-// Kueue itself is not in the laboratory: the test says what Kueue 0.14 says, on a real
-// API server.
-func TestATrialThatKueueHoldsBackSaysInWhichQueueAndWhy(t *testing.T) {
+func TestATrialThatKueueHoldsBackSaysInWhichQueueAndWhyAndRunsWhenItIsItsTurn(t *testing.T) {
 	cluster := kube.Up(t)
+	t.Parallel()
+	cluster.Kueue(t)
+	for _, kind := range []string{"Job", "PyTorchJob"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			namespace := cluster.Namespace(t)
+			queues(t, cluster, namespace, "night")
+			p := open(t, cluster, namespace, map[string]any{"kind": kind, "queue": "night", "cpu": "500m", "memory": "100Mi"})
+			first := submit(t, p, `echo "perennial: intermediate 1"; sleep 600`)
+			await(t, p, first, func(r platforms.Report) bool { return r.Phase == platforms.Running })
+			second := submit(t, p, `echo "perennial: final 2"`)
+			report := await(t, p, second, saying("suspended", "Kueue holds it back in queue night: couldn't assign flavors"))
+			require.Equal(t, platforms.Waiting, report.Phase)
+			require.NoError(t, p.Cancel(t.Context(), first, trial.Intent{Cause: trial.CauseUser}))
+			await(t, p, first, exited)
+			require.NoError(t, p.(platforms.WithForget).Forget(t.Context(), first))
+			report = await(t, p, second, exited)
+			require.Zero(t, report.Exit.Code)
+			require.Len(t, report.Journal.Records, 1)
+		})
+	}
+}
+
+func TestATrialFromWhichKueueTakesItsRoomHasNotFailed(t *testing.T) {
+	cluster := kube.Up(t)
+	t.Parallel()
+	cluster.Kueue(t)
 	namespace := cluster.Namespace(t)
-	require.NoError(t, cluster.API.Apply(t.Context(), "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/workloads.kueue.x-k8s.io", kueuesWorkload))
-	t.Cleanup(func() {
-		_, err := cluster.API.Do(context.Background(), "DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/workloads.kueue.x-k8s.io", nil)
-		require.NoError(t, err)
+	queues(t, cluster, namespace, "night")
+	p := open(t, cluster, namespace, map[string]any{"queue": "night", "cpu": "500m", "memory": "100Mi"})
+	handle := submit(t, p, `echo "perennial: intermediate 1"; sleep 600`)
+	await(t, p, handle, func(r platforms.Report) bool {
+		return r.Phase == platforms.Running && r.Journal != nil && len(r.Journal.Records) == 1
 	})
-	p := open(t, cluster, namespace, map[string]any{"queue": "night", "nodeSelector": map[string]string{"nobody": "has"}})
-	handle := submit(t, p, "true")
-	path := "/apis/batch/v1/namespaces/" + namespace + "/jobs/perennial-" + handle.Key.String()
-	made, err := cluster.API.Get(t.Context(), path)
-	require.NoError(t, err)
-	require.Equal(t, "night", kube.Field(made, "metadata", "labels", "kueue.x-k8s.io/queue-name"))
-	workload := kube.Object{"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload",
-		"metadata": kube.Object{"name": "job", "labels": kube.Object{"kueue.x-k8s.io/job-uid": kube.Field(made, "metadata", "uid")}},
-		"status":   kube.Object{"conditions": []any{kube.Object{"type": "QuotaReserved", "status": "False", "reason": "Pending", "message": "insufficient unused quota for cpu in flavor default, 1 more needed"}}}}
-	cluster.Await(t, "a workload", func() bool {
-		return cluster.API.Apply(t.Context(), "/apis/kueue.x-k8s.io/v1beta1/namespaces/"+namespace+"/workloads/job", workload) == nil
-	})
-	require.NoError(t, cluster.API.Patch(t.Context(), path, kube.Object{"spec": kube.Object{"suspend": true}}))
-	report := await(t, p, handle, saying("suspended", "in queue night: insufficient unused quota for cpu"))
-	require.Equal(t, platforms.Waiting, report.Phase)
+	require.NoError(t, cluster.API.Patch(t.Context(), "/apis/kueue.x-k8s.io/v1beta1/clusterqueues/"+namespace, kube.Object{"spec": kube.Object{"stopPolicy": "HoldAndDrain"}}))
+	report := await(t, p, handle, func(r platforms.Report) bool { return r.Phase.Definite() && !r.Pending })
+	require.True(t, report.Phase == platforms.Lost || report.Exit.Outside, "%+v", report)
 }

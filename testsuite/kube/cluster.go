@@ -259,6 +259,9 @@ const (
 	Containerd  = "containerd"
 )
 
+// Kueue has the real Kueue run in the cluster, for Jobs and PyTorchJobs that name a queue.
+func (c *Cluster) Kueue(t testing.TB) { require.NoError(t, c.ask("/kueue")) }
+
 // Kill ends a part with SIGKILL; it stays away until Restart.
 func (c *Cluster) Kill(t testing.TB, part string) { require.NoError(t, c.ask("/parts/"+part+"/kill")) }
 

@@ -17,6 +17,7 @@ import (
 //
 //	POST /parts/NAME/kill|start|freeze|thaw
 //	POST /python?interpreter=PATH
+//	POST /kueue
 //	POST /down
 func (s *Supervisor) Serve(ready func(), stop <-chan struct{}) error {
 	listener, err := net.Listen("unix", s.Control())
@@ -27,6 +28,7 @@ func (s *Supervisor) Serve(ready func(), stop <-chan struct{}) error {
 	routes := http.NewServeMux()
 	routes.HandleFunc("POST /parts/{name}/{verb}", s.steer)
 	routes.HandleFunc("POST /python", func(w http.ResponseWriter, r *http.Request) { tell(w, s.Python(r.FormValue("interpreter"))) })
+	routes.HandleFunc("POST /kueue", func(w http.ResponseWriter, r *http.Request) { tell(w, s.Kueue(r.Context())) })
 	routes.HandleFunc("POST /down", func(http.ResponseWriter, *http.Request) { down <- struct{}{} })
 	go func() { _ = http.Serve(listener, routes) }()
 	ready()
@@ -38,9 +40,7 @@ func (s *Supervisor) Serve(ready func(), stop <-chan struct{}) error {
 }
 
 func (s *Supervisor) steer(w http.ResponseWriter, r *http.Request) {
-	s.mutex.Lock()
-	p := s.parts[r.PathValue("name")]
-	s.mutex.Unlock()
+	p := s.there(r.PathValue("name"))
 	if p == nil {
 		tell(w, errors.New("there is no part "+r.PathValue("name")))
 		return
@@ -57,6 +57,13 @@ func (s *Supervisor) steer(w http.ResponseWriter, r *http.Request) {
 	default:
 		tell(w, errors.New("there is no verb "+r.PathValue("verb")))
 	}
+}
+
+// there is a part that was started, perhaps killed since; nil: it was not.
+func (s *Supervisor) there(name string) *part {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.parts[name]
 }
 
 func tell(w http.ResponseWriter, err error) {

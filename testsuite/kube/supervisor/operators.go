@@ -9,6 +9,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -21,6 +23,10 @@ type operator struct {
 	port      int // where its webhooks are
 	webhooks  string
 	arguments []string
+	// ofOthers are the resources of others that its webhooks are kept from, but for objects
+	// that carry a label; hooks on what is neither there nor its own are left out.
+	ofOthers []string
+	label    string
 }
 
 // operators are those whose manifests lie below the tools, in a directory of the
@@ -35,6 +41,10 @@ var operators = []operator{
 	{name: "jobset", port: 9445, webhooks: "jobset", arguments: []string{"--config=jobset.yaml"}},
 	{name: "frameworkcontroller"},
 }
+
+// kueue is started when somebody asks for it: nothing else here needs it.
+var kueue = operator{name: "kueue", port: 9446, webhooks: "kueue", arguments: []string{"--config=kueue.yaml", "--feature-gates=VisibilityOnDemand=false"},
+	ofOthers: []string{"jobs", "pytorchjobs"}, label: "kueue.x-k8s.io/queue-name"}
 
 // Certificates are in the default place of all that have any.
 const servingDirectory = "/tmp/k8s-webhook-server/serving-certs"
@@ -65,6 +75,16 @@ webhook: {host: 127.0.0.1, port: 9445}
 leaderElection: {leaderElect: false}
 internalCertManagement: {enable: false}
 clientConnection: {qps: 50, burst: 100}
+`,
+	"kueue.yaml": `apiVersion: config.kueue.x-k8s.io/v1beta1
+kind: Configuration
+health: {healthProbeBindAddress: "127.0.0.1:9084"}
+metrics: {bindAddress: "0"}
+webhook: {host: 127.0.0.1, port: 9446}
+leaderElection: {leaderElect: false}
+internalCertManagement: {enable: false}
+clientConnection: {qps: 50, burst: 100}
+integrations: {frameworks: [batch/job, kubeflow.org/pytorchjob]}
 `,
 }
 
@@ -138,6 +158,8 @@ func (s *Supervisor) applyFile(ctx context.Context, o operator, content, authori
 			return err
 		}
 		if hooks, ok := object["webhooks"].([]any); ok {
+			hooks = o.restrict(hooks)
+			object["webhooks"] = hooks
 			redirect(hooks, o.port, authority)
 			object["metadata"].(kube.Object)["name"] = o.webhooks
 		}
@@ -151,6 +173,22 @@ func (s *Supervisor) applyFile(ctx context.Context, o operator, content, authori
 			}
 		}
 	}
+}
+
+// restrict leaves the webhooks that the laboratory has a use for, and holds those on
+// resources of others to the objects that carry the operator's label.
+func (o operator) restrict(hooks []any) []any {
+	if o.label == "" {
+		return hooks
+	}
+	return slices.DeleteFunc(hooks, func(hook any) bool {
+		rule := kube.Field(hook, "rules", 0)
+		if strings.HasPrefix(o.label, kube.Field(rule, "apiGroups", 0).(string)+"/") {
+			return false
+		}
+		hook.(kube.Object)["objectSelector"] = kube.Object{"matchExpressions": []any{kube.Object{"key": o.label, "operator": "Exists"}}}
+		return !slices.Contains(o.ofOthers, kube.Field(rule, "resources", 0).(string))
+	})
 }
 
 // redirect lets webhooks be called on this machine instead of in a pod. Those for
@@ -179,34 +217,80 @@ func (s *Supervisor) established(ctx context.Context, path string) error {
 	})
 }
 
+// Kueue brings Kueue up, whose definitions come with it. Asked again it does nothing.
+func (s *Supervisor) Kueue(ctx context.Context) error {
+	s.asked.Lock()
+	defer s.asked.Unlock()
+	if s.there(kueue.name) != nil {
+		return kueue.answers(ctx)
+	}
+	authority, err := os.ReadFile(filepath.Join(servingDirectory, "ca.crt"))
+	if err != nil {
+		return err
+	}
+	namespace := kube.Object{"apiVersion": "v1", "kind": "Namespace", "metadata": kube.Object{"name": "kueue-system"}}
+	if err := s.api.Apply(ctx, "/api/v1/namespaces/kueue-system", namespace); err != nil {
+		return err
+	}
+	// Its webhooks refuse what it makes before it listens.
+	if err := errors.Join(s.applyManifests(ctx, kueue, authority), s.writeMetricsKeys(), s.add(s.kueue())); err != nil {
+		return err
+	}
+	return kueue.answers(ctx)
+}
+
+// kueue sees an /etc of its own, where alone it looks for the keys of its metrics.
+func (s *Supervisor) kueue() *part {
+	const script = `mount -t overlay overlay -o "lowerdir=/etc,upperdir=$1/above,workdir=$1/work" /etc; shift; exec "$@"`
+	p := s.partOf(kueue)
+	p.arguments = append([]string{"--mount", "sh", "-ec", script, "sh", s.path("kueue"), p.program}, p.arguments...)
+	p.program = "unshare"
+	return p
+}
+
+func (s *Supervisor) writeMetricsKeys() error {
+	keys := s.path("kueue/above/kueue/metrics/certs")
+	failed := errors.Join(os.MkdirAll(s.path("kueue/work"), 0o755), os.MkdirAll(keys, 0o755))
+	for _, name := range []string{"tls.crt", "tls.key"} {
+		content, err := os.ReadFile(filepath.Join(servingDirectory, name))
+		failed = errors.Join(failed, err, os.WriteFile(filepath.Join(keys, name), content, 0o600))
+	}
+	return failed
+}
+
 func (s *Supervisor) runOperators(ctx context.Context) error {
 	for _, o := range operators {
-		p := &part{name: o.name, program: filepath.Join(s.tools, o.name), arguments: o.arguments, directory: s.Directory,
-			environment: []string{"KUBECONFIG=" + s.kubeconfig("admin")}}
-		if o.name == "frameworkcontroller" { // it reads its configuration where it is started
-			p.directory = filepath.Join(s.tools, "manifests", o.name)
-		}
-		if err := s.add(p); err != nil {
+		if err := s.add(s.partOf(o)); err != nil {
 			return err
 		}
 	}
-	return s.awaitOperators(ctx)
-}
-
-func (s *Supervisor) awaitOperators(ctx context.Context) error {
 	for _, o := range operators {
-		if o.port == 0 {
-			continue
-		}
-		if err := await(ctx, o.name, func() error {
-			connection, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", o.port))
-			if err != nil {
-				return err
-			}
-			return connection.Close()
-		}); err != nil {
+		if err := o.answers(ctx); err != nil {
 			return err
 		}
 	}
 	return s.established(ctx, kinds["CustomResourceDefinition"]+"frameworks.frameworkcontroller.microsoft.com")
+}
+
+func (s *Supervisor) partOf(o operator) *part {
+	p := &part{name: o.name, program: filepath.Join(s.tools, o.name), arguments: o.arguments, directory: s.Directory,
+		environment: []string{"KUBECONFIG=" + s.kubeconfig("admin")}}
+	if o.name == "frameworkcontroller" { // it reads its configuration where it is started
+		p.directory = filepath.Join(s.tools, "manifests", o.name)
+	}
+	return p
+}
+
+// answers waits until its webhooks can be called, if it has any.
+func (o operator) answers(ctx context.Context) error {
+	if o.port == 0 {
+		return nil
+	}
+	return await(ctx, o.name, func() error {
+		connection, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", o.port))
+		if err != nil {
+			return err
+		}
+		return connection.Close()
+	})
 }

@@ -30,6 +30,7 @@ type Supervisor struct {
 	api   *kube.API
 	mutex sync.Mutex
 	parts map[string]*part
+	asked sync.Mutex // for what is brought up when somebody asks for it
 }
 
 // New returns a supervisor of a cluster that does not run yet. The directory of

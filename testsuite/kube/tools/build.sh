@@ -33,6 +33,8 @@ build kubernetes jobset sigs.k8s.io/jobset
 manifests jobset sigs.k8s.io/jobset 'config/components/crd/bases/*.yaml' config/components/webhook/manifests.yaml
 build kubeflow training-operator github.com/kubeflow/training-operator/cmd/training-operator.v1
 manifests training-operator github.com/kubeflow/training-operator 'manifests/base/crds/*.yaml' manifests/base/webhook/manifests.yaml
+build kueue kueue sigs.k8s.io/kueue/cmd/kueue
+manifests kueue sigs.k8s.io/kueue 'config/components/crd/bases/*.yaml' config/components/webhook/manifests.yaml
 build frameworkcontroller frameworkcontroller github.com/microsoft/frameworkcontroller/cmd/frameworkcontroller
 manifests frameworkcontroller github.com/microsoft/frameworkcontroller 'example/config/default/*.yaml'
 build ../../.. pause ./testsuite/kube/pause
