@@ -36,7 +36,7 @@ func (m *monitoring) start(address string, dir host.Dir, store *record.Store) er
 	if address == "" {
 		return nil
 	}
-	token, err := dir.Token()
+	token, err := dir.MetricsToken()
 	if err != nil {
 		return err
 	}

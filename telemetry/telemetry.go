@@ -58,7 +58,7 @@ func bearing(token string, inside http.Handler) http.Handler {
 		given, is := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if !is || subtle.ConstantTimeCompare([]byte(given), []byte(token)) != 1 {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, `send "Authorization: Bearer" with the content of the file "token" in the state directory`, http.StatusUnauthorized)
+			http.Error(w, `send "Authorization: Bearer" with the content of the file "metrics-token" in the state directory`, http.StatusUnauthorized)
 			return
 		}
 		inside.ServeHTTP(w, r)

@@ -217,8 +217,14 @@ func IDOf(path string) string {
 func (d Dir) TokenFile() string { return filepath.Join(d.path, "token") }
 
 // Token returns the token, which is drawn when there is none yet.
-func (d Dir) Token() (string, error) {
-	token, err := d.once("token", func() string { return rand.Text() + rand.Text() + "\n" })
+func (d Dir) Token() (string, error) { return d.token("token") }
+
+// MetricsToken returns the token that opens the metrics and nothing else, in the file
+// metrics-token: monitoring need not hold what drives experiments.
+func (d Dir) MetricsToken() (string, error) { return d.token("metrics-token") }
+
+func (d Dir) token(file string) (string, error) {
+	token, err := d.once(file, func() string { return rand.Text() + rand.Text() + "\n" })
 	if err != nil {
 		return "", err
 	}
