@@ -72,9 +72,17 @@ func tell(e record.Experiment, to chan<- prometheus.Metric) {
 	if e.Best != nil {
 		to <- gauge(best, e.Best.Value, e.ID, e.Name)
 	}
-	if e.Reason.Code != "" {
-		to <- gauge(waiting, 1, e.ID, e.Name, e.Reason.Code)
+	if code := waitsFor(e); code != "" {
+		to <- gauge(waiting, 1, e.ID, e.Name, code)
 	}
+}
+
+// waitsFor is the code of the reason that an experiment starts nothing, empty where it may.
+func waitsFor(e record.Experiment) string {
+	if e.Paused && e.Reason.Code == "" {
+		return "paused"
+	}
+	return e.Reason.Code
 }
 
 func gauge(of *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
