@@ -21,7 +21,8 @@
 A job has the name of its run, so a run is found again whatever was lost. It is never
 requeued: Perennial begins a new attempt, which a person can see. And should Slurm start
 one twice all the same, as a slurmctld does that lost its last seconds, the second start
-finds the first one's mark in the run's directory and does nothing.
+finds the first one's mark in the run's directory and does nothing. A job that somebody
+requeued and that still waits when its experiment is over is taken out of the queue.
 """
 
 import json
@@ -41,6 +42,7 @@ RUNNING = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALI
 REASONS = {
     "None": "was just submitted, and Slurm has not looked at it yet",
     "Resources": "waits for processors, memory or GPUs to become free",
+    "BeginTime": "begins later, as one does that was requeued",
     "Priority": "other jobs in the queue come first",
     "PartitionNodeLimit": "asks for more nodes than its partition has",
     "PartitionTimeLimit": "asks for more time than its partition allows",
@@ -91,7 +93,7 @@ def describe(request):
         faults.append({"field": "directory", "message": "must be an absolute path that all nodes see", "hint": "below your home, where that is shared"})
     if not isinstance(options.get("sbatch", []), list):
         faults.append({"field": "sbatch", "message": "must be a list of arguments", "hint": "[--mail-type=FAIL]"})
-    return {"protocol": 1, "sharedDirectory": directory, "pollInterval": options.get("poll", 5), "faults": faults}
+    return {"protocol": 1, "sharedDirectory": directory, "pollInterval": options.get("poll", 5), "verbs": ["cleanUp"], "faults": faults}
 
 
 def jobs(names):
@@ -178,7 +180,17 @@ def cancel(request):
     return {}
 
 
-VERBS = {"describe": describe, "submit": submit, "poll": poll, "cancel": cancel}
+def clean_up(request):
+    """Takes out of the queue what waits there of an experiment that is over."""
+    lines = slurm("squeue", "--noheader", "--states=PENDING", "--user=%d" % os.getuid(), "--format=%i|%j").splitlines()
+    queue = [line.split("|", 1) for line in lines]
+    ours = [number for number, name in queue if name.rsplit("-", 2)[0] == "perennial-" + request["experiment"]]
+    if ours:
+        slurm("scancel", "--quiet", "--state=PENDING", *ours)
+    return {}
+
+
+VERBS = {"describe": describe, "submit": submit, "poll": poll, "cancel": cancel, "cleanUp": clean_up}
 
 
 def main():

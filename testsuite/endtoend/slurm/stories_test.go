@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/perennial-ml/perennial/testsuite/endtoend"
 	"github.com/perennial-ml/perennial/testsuite/slurmlab"
@@ -28,10 +29,16 @@ func newWorld(t *testing.T) *world {
 }
 
 func (w *world) follow(trials, concurrency int, steps, more string) *endtoend.Following {
+	return w.followPlan(endtoend.Plan{Trials: trials, Concurrency: concurrency, Steps: steps, Pause: "0.3"}, more)
+}
+
+// followPlan starts an experiment on the cluster, with some more options.
+func (w *world) followPlan(plan endtoend.Plan, more string) *endtoend.Following {
 	example, err := filepath.Abs("../../../examples/platforms/slurm/slurm.py")
 	require.NoError(w.t, err)
-	platform := fmt.Sprintf("  platform: executable\n  executable: %s\n  options: {directory: %s, poll: 0.5%s}\n", example, w.Cluster.Home, more)
-	return w.Follow(w.Experiment(endtoend.Plan{Trials: trials, Concurrency: concurrency, Steps: steps, Pause: "0.3", Code: "code", Platform: platform}))
+	plan.Code = "code"
+	plan.Platform = fmt.Sprintf("  platform: executable\n  executable: %s\n  options: {directory: %s, poll: 0.5%s}\n", example, w.Cluster.Home, more)
+	return w.Follow(w.Experiment(plan))
 }
 
 // first outlasts whatever a test has in mind for the first attempt of trial 0.
@@ -85,6 +92,44 @@ func TestStory3_ARunnerIsKilled(t *testing.T) {
 	require.Equal(t, 2, w.Trial(run.ID(), 0).Attempts)
 }
 
+func TestStory4_TerminateOnATrialThatRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	run := w.follow(2, 2, "80", "")
+	w.awaitRunning(run.ID())
+	workflow := "experiment-" + run.ID() + "/trial-0"
+	w.Terminate(run.ID(), workflow)
+	w.Must("resume", run.ID(), "--detach")
+	w.Home.Await("another workflow of the trial", func() bool {
+		return w.Status(run.ID(), workflow) != enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED
+	})
+	w.requireDone(run, 2, nil)
+}
+
+// judged reports 100 at every step, but 1 in trial 3, which then stays until it is ended.
+const judged = `#!/bin/sh
+value=100
+[ "$PERENNIAL_SEQUENCE" = 3 ] && value=1
+for step in 1 2 3 4; do echo "perennial: intermediate $value"; done
+[ "$PERENNIAL_SEQUENCE" = 3 ] && sleep 600
+echo "perennial: final $value"
+`
+
+func TestStory6_TheAssessorStopsATrial(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	run := w.followPlan(endtoend.Plan{Trials: 4, Concurrency: 1, Script: judged,
+		More: "assessor:\n  name: Medianstop\n  classArgs:\n    optimize_mode: maximize\n    start_step: 2\n"}, "")
+	finished := run.Finished(3 * endtoend.Patience)
+	require.Equal(t, map[string]int{"EARLY_STOPPED": 1, "SUCCEEDED": 3}, map[string]int{
+		"EARLY_STOPPED": finished.Trials["EARLY_STOPPED"], "SUCCEEDED": finished.Trials["SUCCEEDED"]})
+	stopped := w.Trial(run.ID(), 3)
+	require.Equal(t, "EARLY_STOPPED", stopped.State)
+	require.Equal(t, 1, stopped.Attempts)
+	require.Contains(t, stopped.Reason.Text, "median")
+	w.Cluster.Await("an empty queue", func() bool { return w.slurm("squeue", "-h", "-t", "PD,R,CG") == "" })
+}
+
 func TestStory5_StopAndResume(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -119,6 +164,19 @@ func TestATrialIsPreemptedAndRequeueStartsNothingTwice(t *testing.T) {
 	w.slurm("sbatch", "-p", slurmlab.Urgent, "-w", node, "--exclusive", "-o", "/dev/null", script)
 	w.requireDone(run, 1, map[string]bool{trial + "/1": true})
 	require.Equal(t, 2, w.Trial(run.ID(), 0).Attempts)
+}
+
+// An administrator has it in hand to requeue a job that asked not to be.
+func TestAJobThatIsRequeuedIsStartedByNobodyAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	run := w.follow(1, 1, first, "")
+	trial, _ := w.awaitRunning(run.ID())
+	job := w.slurm("squeue", "-h", "-n", w.job(run.ID(), trial, 1), "-o", "%i")
+	w.slurm("scontrol", "update", "JobId="+job, "Requeue=1")
+	w.slurm("scontrol", "requeue", job)
+	w.Home.Await("the next attempt", func() bool { return w.Trial(run.ID(), 0).Attempts == 2 })
+	w.requireDone(run, 1, map[string]bool{trial + "/1": true})
 }
 
 // A slurmctld that was killed forgets its last seconds: it has been seen to start a
