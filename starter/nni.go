@@ -27,9 +27,6 @@ import (
 // dashboard's address, behind its door.
 const nniPortsPath = "/nni-ports"
 
-// nniFile is the port of an experiment, below its directory: the next host opens it again.
-const nniFile = "nni-port.json"
-
 // nniPrefix is where, on the dashboard's address, each experiment has NNI's routes, without
 // a port of its own: what NNI's clients call a url_prefix.
 const nniPrefix = "/nni/"
@@ -64,7 +61,7 @@ type nniServer struct {
 
 // reopen opens what earlier hosts had open. A port that somebody else has by now is said.
 func (n *nniPorts) reopen(complain func(error)) {
-	files, _ := filepath.Glob(filepath.Join(n.engine.home, "experiments", "*", nniFile))
+	files, _ := filepath.Glob(command.NNIPortFile(n.engine.home, "*"))
 	for _, file := range files {
 		var port command.NNIPort
 		content, err := os.ReadFile(file)
@@ -120,7 +117,7 @@ func (n *nniPorts) vacate(port command.NNIPort) error {
 		other.Close()
 		delete(n.servers, id)
 		if id != port.Experiment {
-			os.Remove(filepath.Join(n.engine.home, "experiments", id, nniFile)) //nolint:errcheck // the next host says that the port is taken
+			os.Remove(command.NNIPortFile(n.engine.home, id)) //nolint:errcheck // the next host says that the port is taken
 		}
 	}
 	return nil
@@ -149,11 +146,11 @@ func (n *nniPorts) remember(port command.NNIPort) error {
 	if err != nil {
 		return err
 	}
-	directory := filepath.Join(n.engine.home, "experiments", port.Experiment)
-	if err := os.MkdirAll(directory, 0o700); err != nil {
+	file := command.NNIPortFile(n.engine.home, port.Experiment)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	return writeWhole(filepath.Join(directory, nniFile), content)
+	return writeWhole(file, content)
 }
 
 func (n *nniPorts) close() {

@@ -15,8 +15,8 @@ import (
 // errNone says that nobody has run an experiment yet.
 var errNone = errors.New("there is no experiment")
 
-// open returns the record for reading. The caller closes it.
-func (w World) open() (*record.Store, error) {
+// OpenRecord returns the record for reading. The caller closes it.
+func (w World) OpenRecord() (*record.Store, error) {
 	store, err := w.readRecord()
 	switch {
 	case errors.Is(err, record.ErrNotFound):
@@ -46,12 +46,22 @@ type reader struct {
 // started again first: the next command is when what was under way goes on.
 func (w World) read(ctx context.Context, work func(reader) error) error {
 	w.revive(ctx)
-	store, err := w.open()
+	store, err := w.OpenRecord()
 	if err != nil {
 		return err
 	}
 	defer store.Close()
 	return work(reader{w, store})
+}
+
+// Choose finds the experiment that a name means, as every command does: without one, the
+// only active one, else the only one there is.
+func (w World) Choose(ctx context.Context, name string) (chosen record.Experiment, err error) {
+	err = w.read(ctx, func(r reader) (err error) {
+		chosen, err = r.experiment(ctx, name, active)
+		return err
+	})
+	return chosen, err
 }
 
 // revive starts a host again that died. That it could not is no reason not to read.
@@ -205,7 +215,7 @@ func optional(args []string) string {
 
 // completeExperiments offers the ids of experiments to the shell.
 func (w World) completeExperiments(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	store, err := w.open()
+	store, err := w.OpenRecord()
 	if err != nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

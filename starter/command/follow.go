@@ -60,7 +60,7 @@ func (w World) display(as format) progress.Display {
 
 // follow returns the experiment once it is over, or exit(ExitDetached).
 func (f *follower) follow(ctx context.Context) error {
-	store, err := f.open()
+	store, err := f.OpenRecord()
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func (w World) gpusCommand() *cobra.Command {
 
 func (w World) gpuView(ctx context.Context) (views.GPUs, error) {
 	hosts := views.GPUHosts{Of: w.Engine.GPUs, RunsHere: func(platform string) bool { return w.Registry[platform].Traits.RunsHere }}
-	store, err := w.open()
+	store, err := w.OpenRecord()
 	if errors.Is(err, errNone) {
 		return views.Reader{}.GPUs(ctx, hosts)
 	}

@@ -83,7 +83,7 @@ func leaves(cmd *cobra.Command, arguments map[string][]string) [][]string {
 }
 
 // neverWait are the commands that ask no host.
-var neverWait = map[string]bool{"platform": true, "completion": true, "help": true, "init": true, "version": true, "validate": true}
+var neverWait = map[string]bool{"platform": true, "completion": true, "help": true, "install-nnictl": true, "init": true, "version": true, "validate": true}
 
 func TestEveryCommandEndsOnceItIsInterruptedWhateverItWaitsFor(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "experiment.yml")
@@ -91,7 +91,7 @@ func TestEveryCommandEndsOnceItIsInterruptedWhateverItWaitsFor(t *testing.T) {
 	space := filepath.Join(t.TempDir(), "space.json")
 	require.NoError(t, os.WriteFile(space, []byte(`{"x": {"_type": "uniform", "_value": [0, 1]}}`), 0o600))
 	arguments := map[string][]string{"run": {file}, "validate": {file}, "doctor": {file}, "logs": {"0", "--follow"}, "kill": {"0"}, "worker": {"--platform", "local"},
-		"completion": {"bash"}, "trials add": {"-"}, "tuner": {"TPE"}, "init": {filepath.Join(t.TempDir(), "first")}, "keys": {"--rotate"}, "record move": {"file", "${env:DATABASE}"},
+		"completion": {"bash"}, "install-nnictl": {t.TempDir()}, "trials add": {"-"}, "tuner": {"TPE"}, "init": {filepath.Join(t.TempDir(), "first")}, "keys": {"--rotate"}, "record move": {"file", "${env:DATABASE}"},
 		"update concurrency": {"8"}, "update max-trials": {"8"}, "update max-duration": {"8"}, "update search-space": {space}}
 	s := newStage(t)
 	for _, args := range leaves(s.World.root(), arguments) {

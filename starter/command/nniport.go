@@ -19,6 +19,24 @@ type NNIPort struct {
 	Pages      string `json:"pages,omitempty"` // the directory of NNI's web pages, where it is installed
 }
 
+// NNIPortFile is where the host remembers the NNIPort of an experiment, for the next host.
+func NNIPortFile(home, experiment string) string {
+	return filepath.Join(home, "experiments", experiment, "nni-port.json")
+}
+
+// OpenNNI makes sure that a host is there, and has it serve an experiment to NNI's clients.
+func (w World) OpenNNI(ctx context.Context, port NNIPort) error {
+	if err := w.checkPort(ctx, port); err != nil {
+		return err
+	}
+	host, err := w.Engine.Ensure(ctx)
+	if err != nil {
+		return w.notStarted(ctx, err)
+	}
+	w.openNNI(ctx, host, port)
+	return nil
+}
+
 // flags are NNI's --port, and what may be read there.
 func (p *NNIPort) flags(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&p.Port, "port", 0, "serve NNI's REST routes and web pages at this `port` of 127.0.0.1")

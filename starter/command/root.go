@@ -42,19 +42,20 @@ func Main(ctx context.Context, world World) int {
 	go func() { ended <- world.root().ExecuteContext(ctx) }()
 	select {
 	case err := <-ended:
-		return world.verdict(err)
+		return world.Verdict(err)
 	case <-ctx.Done():
 	}
 	select {
 	case err := <-ended:
-		return world.verdict(err)
+		return world.Verdict(err)
 	case <-time.After(world.farewell()):
 		fmt.Fprintln(world.Err, "interrupted")
 		return ExitDetached
 	}
 }
 
-func (w World) verdict(err error) int {
+// Verdict tells people what is wrong, and returns the exit code that says it to programs.
+func (w World) Verdict(err error) int {
 	w.printError(err)
 	return codeOf(err)
 }
@@ -80,7 +81,7 @@ func (w World) root() *cobra.Command {
 		Version: thisBuild().String(), SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
-	root.SetArgs(append([]string{}, w.understood(w.Args)...)) // nil would mean os.Args
+	root.SetArgs(append([]string{}, w.Args...)) // nil would mean os.Args
 	root.SetIn(w.In)
 	root.SetOut(w.Out)
 	root.SetErr(w.Err)
@@ -109,7 +110,7 @@ func (w World) changingCommands() []*cobra.Command {
 }
 
 func (w World) machineCommands() []*cobra.Command {
-	return []*cobra.Command{w.doctorCommand(), w.platformCommand(), w.serveCommand(), w.keysCommand(), w.recordCommand(), w.workerCommand(), w.workersCommand(), w.tunerCommand(), w.versionCommand(), w.completionCommand()}
+	return []*cobra.Command{w.doctorCommand(), w.platformCommand(), w.installNnictlCommand(), w.serveCommand(), w.keysCommand(), w.recordCommand(), w.workerCommand(), w.workersCommand(), w.tunerCommand(), w.versionCommand(), w.completionCommand()}
 }
 
 func helpFor(cmd *cobra.Command, args []string) error {

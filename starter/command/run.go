@@ -164,7 +164,7 @@ func (w World) draft(id string, config *experiment.Experiment) (*draft, error) {
 // checkRecord refuses a record that no host of this version could open, and sweeps
 // where it can be read.
 func (w World) checkRecord(ctx context.Context) error {
-	store, err := w.open()
+	store, err := w.OpenRecord()
 	if err == nil {
 		w.sweepDrafts(ctx, store)
 		return store.Close()

@@ -25,11 +25,7 @@ func newCommand(name string, value json.RawMessage) trial.Command {
 
 // ask finds an experiment, makes sure that a host is there, and sends it a command.
 func (w World) ask(ctx context.Context, name string, command trial.Command) (record.Experiment, error) {
-	var chosen record.Experiment
-	err := w.read(ctx, func(r reader) (err error) {
-		chosen, err = r.experiment(ctx, name, active)
-		return err
-	})
+	chosen, err := w.Choose(ctx, name)
 	if err != nil {
 		return chosen, err
 	}
