@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -209,17 +208,17 @@ func TestAPlatformsFaultsAreForgivenUpToThreeInARow(t *testing.T) {
 func TestNoTrialBeginsOnceTheExperimentsTimeIsOver(t *testing.T) {
 	b := newBench(t, settings{concurrency: 2, duration: 3, behaviour: `{"duration": 2, "final": 1}`})
 	require.Equal(t, record.Done, b.drive().Status)
-	deadline := b.experiment().Created.Add(b.experiment().MaxDuration)
+	begun := 0
 	for _, found := range b.trials() {
 		if found.Reason == record.TimeOver() { // asked in time, on a machine too busy to begin it
 			require.Zero(t, found.Attempts)
 			continue
 		}
 		require.Equal(t, trial.Succeeded, found.State, "what ran at the deadline went on to its end")
-		// The next pair would begin a second after the deadline; to begin takes a moment.
-		require.True(t, found.Started.Before(deadline.Add(time.Second)), "trial %d began late", found.Sequence)
+		begun++
 	}
 	require.Equal(t, trial.Succeeded, b.trials()[0].State)
+	require.LessOrEqual(t, begun, 4, "a third pair would begin a second after the deadline, however slow the machine is")
 }
 
 func TestWhatWasAskedAndHadNotBegunInTimeBeginsWhenThereIsMore(t *testing.T) {
