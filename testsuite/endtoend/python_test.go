@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -53,6 +54,17 @@ assert len(experiment.export_data()) == 4
 print(experiment.id)
 `
 
+// ofNNI is a script that knows of NNI only.
+const ofNNI = `
+import nni
+from nni.experiment import Experiment
+from nni.experiment.config import LocalConfig
+experiment = nni.experiment.Experiment(None, id='survives')
+assert isinstance(experiment, Experiment) and LocalConfig(trialGpuNumber=0).trial_gpu_number == 0
+assert experiment.resume() is True
+print(experiment.id)
+`
+
 func TestAPythonScriptThatWasKilledFindsItsExperimentAgain(t *testing.T) {
 	t.Parallel()
 	h, interpreter := ofPython(t)
@@ -68,8 +80,12 @@ func TestAPythonScriptThatWasKilledFindsItsExperimentAgain(t *testing.T) {
 	second := h.script(interpreter, file)
 	require.Zero(t, second.Wait(3*Patience), second.said())
 	require.Equal(t, id+"\n", second.Said())
-	third := h.script(interpreter, file)
-	require.Zero(t, third.Wait(Patience), "what is done is read: %s", third.said())
+	unchanged := h.Write("unchanged.py", ofNNI)
+	for _, without := range []string{"", "-S"} { // -S leaves out whatever is installed, such as nni
+		third := h.start(exec.Command(interpreter, strings.Fields(without+" -m perennial "+unchanged)...), "unchanged")
+		require.Zero(t, third.Wait(Patience), "what is done is read: %s", third.said())
+		require.Equal(t, id+"\n", third.Said())
+	}
 	h.RequireExactlyOnce(id, 4, nil)
 	h.RequireNothingLeft()
 }
