@@ -16,7 +16,7 @@ RUN make build VERSION=${VERSION} && cp bin/perennial-runner-linux-$(go env GOAR
 FROM ${BASE}
 COPY --from=build /src/bin/starter /src/bin/perennial-runner /usr/local/bin/
 # Whoever runs the container keeps their state below /state.
-RUN mkdir -m 1777 /state
+RUN mkdir -m 1777 /state /keys
 ENV PERENNIAL_HOME=/state/perennial
 WORKDIR /work
 CMD ["starter", "worker"]

@@ -101,7 +101,7 @@ release: toolchain $(RUNNERS) $(PAGES) $(VENV)/ready
 	CGO_ENABLED=0 GOOS=linux GOARCH=$(RELEASE_ARCH) go build -trimpath -ldflags "$(LDFLAGS)" -o dist/$(RELEASE)/starter ./starter
 	for shell in bash zsh fish; do $(COMPLETER) completion $$shell > dist/$(RELEASE)/completions/starter.$$shell || exit; done
 	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(VENV)/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist/$(RELEASE) ./python
-	cp -r README.md LICENSE CHANGELOG.md SECURITY.md CONTRIBUTING.md docs schema examples dist/$(RELEASE)/
+	cp -r README.md LICENSE CHANGELOG.md SECURITY.md CONTRIBUTING.md docs schema examples deploy dist/$(RELEASE)/
 	find dist/$(RELEASE) -name __pycache__ -prune -exec rm -r {} +
 	set -o pipefail; tar -C dist --sort=name --format=ustar --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner \
 		--mode=u=rwX,go=rX -cf - $(RELEASE) | gzip -9n > dist/$(RELEASE).tar.gz

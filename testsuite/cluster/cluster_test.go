@@ -36,6 +36,7 @@ func TestAnyTemporal(t *testing.T) {
 		{"a second machine or a copy on one record is refused in plain words", copies},
 		{"a machine that is gone for good is followed by another, which knows the record", succeeds},
 		{"an experiment goes on that was submitted from a machine which is gone", submits},
+		{"of two workers with docker compose one is killed", composed},
 		{"a host and a command that mean different Temporals say so", disagree},
 		{"nothing is lost and nothing runs twice when Temporal and the host are killed", killed},
 	} {

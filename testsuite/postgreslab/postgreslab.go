@@ -222,6 +222,13 @@ func (s *Server) Close() {
 // Address is host and port of the server.
 func (s *Server) Address() string { return "127.0.0.1:" + s.port }
 
+// Socket is the directory of the server's socket, and the port in its name. Whoever calls
+// himself postgres gets in there without a password.
+func (s *Server) Socket() (directory, port string) { return s.base, s.port }
+
+// Programs is the directory of psql and createdb.
+func (s *Server) Programs() string { return s.binaries }
+
 // Create makes a database of that name, of User.
 func (s *Server) Create(database string) error {
 	out, err := s.psql("postgres", fmt.Sprintf("CREATE DATABASE %q OWNER %s", database, User))
