@@ -1,6 +1,8 @@
 """A script of NNI's experiment API, with everything that the API has, and one import changed."""
 import os
 import pathlib
+import signal
+import subprocess
 import time
 
 from perennial import AlgorithmConfig, BadInput, Experiment, StarterNotFound
@@ -62,6 +64,11 @@ profile = experiment.get_experiment_profile()
 assert profile['params']['trialConcurrency'] == 2 and profile['params']['experimentName'] == 'surface', profile
 assert experiment.get_experiment_metadata(experiment.id)['status'] == 'RUNNING'
 assert experiment.export_data() == []
+
+# The host dies, and the next call has another one.
+os.kill(int(subprocess.check_output([named, 'serve', '--pid'])), signal.SIGKILL)
+assert experiment.get_status() == 'RUNNING'
+assert in_state('RUNNING') == [first, second]
 
 experiment.kill_trial_job(first)
 until(lambda: first in in_state('USER_CANCELED'))
