@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -164,8 +165,26 @@ func TestATrialOnANodeThatIsNotHeardOfSaysSoAndGoesOn(t *testing.T) {
 	await(t, p, handle, func(r platforms.Report) bool { return r.Phase == platforms.Running && r.Reason.Zero() })
 }
 
+// Not in parallel with others: there is no kubelet meanwhile.
+func TestALogThatCannotBeReadIsAskedForLessAndLessOften(t *testing.T) {
+	cluster := kube.Up(t)
+	proxy := cluster.Proxy(t, &kube.Proxy{})
+	p := open(t, cluster, cluster.Namespace(t), map[string]any{"kubeconfig": proxy.Kubeconfig})
+	handle := submit(t, p, reports("sleep 5"))
+	await(t, p, handle, func(r platforms.Report) bool { return r.Journal != nil && len(r.Journal.Records) == 1 })
+	before, begun := proxy.Calls()["get pods/log"], time.Now()
+	cluster.Kill(t, kube.Kubelet)
+	cluster.Await(t, "that the log was asked for five times", func() bool { return proxy.Calls()["get pods/log"] >= before+5 })
+	took := time.Since(begun)
+	cluster.Restart(t, kube.Kubelet)
+	require.Greater(t, took, 3*time.Second)
+	report := await(t, p, handle, exited)
+	require.Equal(t, 0, report.Exit.Code)
+	require.Len(t, report.Journal.Records, 2)
+}
+
 func TestAPodThatOthersDeleteIsLostAndWhatItsOperatorMakesInsteadDoesNotCount(t *testing.T) {
-	for _, kind := range []string{"Job", "PyTorchJob"} {
+	for _, kind := range []string{"Job", "PyTorchJob", "Framework"} {
 		t.Run(kind, func(t *testing.T) {
 			cluster := kube.Up(t)
 			t.Parallel()

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// again is how soon a log is opened again that broke off.
+	// again is how soon it is looked again at what only the watches tell.
 	again = 250 * time.Millisecond
 	// followFor is how long a log is followed before it is opened anew: some
 	// kubelets fall silent for good where a log was rotated.
@@ -31,6 +31,7 @@ type journal struct {
 	done chan struct{} // closed when nobody follows it any more
 	// caughtUp is closed once it has what was reported before anybody followed.
 	caughtUp chan struct{}
+	news     chan struct{} // has one where the pod is not as it was
 
 	mutex    sync.Mutex
 	reader   *stream.Reader
@@ -42,7 +43,7 @@ type journal struct {
 }
 
 func newJournal(key trial.Key, after int64) *journal {
-	return &journal{key: key, done: make(chan struct{}), caughtUp: make(chan struct{}), reader: stream.NewReader(key, after), from: after}
+	return &journal{key: key, done: make(chan struct{}), caughtUp: make(chan struct{}), news: make(chan struct{}, 1), reader: stream.NewReader(key, after), from: after}
 }
 
 func (j *journal) feed(data []byte) {
@@ -135,11 +136,14 @@ func (j *journal) isComplete() bool {
 }
 
 // follow reads a pod's journal until nothing more can come. pod returns what is
-// known of the pod by now, nil where it is gone.
+// known of the pod by now, nil where it is gone. A log that breaks off, as all do where a
+// node is away, is opened less and less often.
 func (j *journal) follow(ctx context.Context, c *cluster, namespace string, pod func() *podState) {
 	caughtUp := sync.OnceFunc(func() { close(j.caughtUp) })
 	defer caughtUp()
-	for read := false; ctx.Err() == nil; pause(ctx, again) {
+	pace := patience
+	for read, interval := false, again; ctx.Err() == nil; j.pause(ctx, interval) {
+		interval = again
 		seen := pod()
 		if seen == nil || !seen.journal.began() {
 			caughtUp()
@@ -152,8 +156,13 @@ func (j *journal) follow(ctx context.Context, c *cluster, namespace string, pod 
 			continue
 		}
 		// A log that is followed does not tell where what was there before ends.
+		opened := time.Now()
 		err := j.open(ctx, c, namespace, seen.name, j.isCaughtUp() && !seen.journal.over())
 		j.failed(err)
+		if time.Since(opened) > steady {
+			pace = patience
+		}
+		interval = pace.Step()
 		caughtUp()
 		if j.isComplete() {
 			return
@@ -224,9 +233,26 @@ func messageOf(pod *podState) *stream.Message {
 	return pod.message
 }
 
+// look has what became of the pod seen at once.
+func (j *journal) look() {
+	select {
+	case j.news <- struct{}{}:
+	default:
+	}
+}
+
 func pause(ctx context.Context, interval time.Duration) {
 	select {
 	case <-ctx.Done():
+	case <-time.After(interval):
+	}
+}
+
+// pause ends sooner where there is news.
+func (j *journal) pause(ctx context.Context, interval time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-j.news:
 	case <-time.After(interval):
 	}
 }

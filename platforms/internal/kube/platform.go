@@ -194,7 +194,7 @@ func (p *platform) Ends() <-chan trial.Key {
 // noticed follows the journal of a replica as soon as its pod is seen.
 func (s *site) noticed(u *unstructured.Unstructured) {
 	if which, ours := s.ownReplica(u); ours && s.remember(which, u) {
-		s.follow(which, 0)
+		s.follow(which, 0).look()
 	}
 }
 
