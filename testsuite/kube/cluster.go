@@ -252,6 +252,7 @@ func (c *Cluster) Python(t testing.TB) string {
 
 // Parts of a cluster that tests end and start again.
 const (
+	Etcd        = "etcd"
 	APIServer   = "kube-apiserver"
 	Controllers = "kube-controller-manager"
 	Scheduler   = "kube-scheduler"

@@ -12,6 +12,7 @@ import (
 
 	"github.com/perennial-ml/perennial/testsuite/endtoend"
 	"github.com/perennial-ml/perennial/testsuite/kube"
+	"github.com/perennial-ml/perennial/trial"
 )
 
 func TestTheControllerDiesAtEachPointOfASubmitAndOneObjectIsMadeAndAdopted(t *testing.T) {
@@ -84,9 +85,9 @@ func TestAnExperimentGoesThroughAnAPIServerThatBreaksOffEveryWatchAndRefusesEver
 // Not in parallel with others: it takes the cluster apart.
 func TestATrialOutlivesAllThatHappensToItsClusterOrHasAnotherAttempt(t *testing.T) {
 	w := newWorld(t)
-	run := w.follow(gated(7))
+	run := w.follow(gated(8))
 	id := run.ID()
-	w.awaitReported(id, 7)
+	w.awaitReported(id, 8)
 	rows := w.Trials(id)
 	lost := map[string]bool{}
 	next := func(sequences ...int) {
@@ -103,8 +104,10 @@ func TestATrialOutlivesAllThatHappensToItsClusterOrHasAnotherAttempt(t *testing.
 	}
 
 	w.lab.Kill(t, kube.APIServer)
+	w.lab.Kill(t, kube.Etcd)
 	endsMeanwhile(0)
-	w.Await("the reason", func() bool { return w.Trial(id, 1).Reason.Code == "cannot-reach" })
+	w.Await("the reason of each trial", func() bool { return w.allCannotReach(id) })
+	w.lab.Restart(t, kube.Etcd)
 	w.lab.Restart(t, kube.APIServer)
 	w.AwaitState(id, 0, "SUCCEEDED", 1)
 
@@ -138,16 +141,71 @@ func TestATrialOutlivesAllThatHappensToItsClusterOrHasAnotherAttempt(t *testing.
 	w.AwaitState(id, 4, "SUCCEEDED", 2)
 	w.AwaitState(id, 5, "SUCCEEDED", 2)
 
+	w.killRunner(trial.Key{Experiment: id, Sequence: 6, Attempt: 1})
+	next(6)
+	require.Equal(t, "runner-died", w.attempts(id, 6)[0].Reason.Code)
+
+	run.Signal(syscall.SIGSTOP)
+	w.KillAndAwait(endtoend.Host)
+	endsMeanwhile(7)
+	w.awaitTerminated(w.pod(id, rows[7].ID, 1))
+	for _, part := range []string{kube.Kubelet, kube.APIServer, kube.Etcd} { // as where the machine loses power
+		w.lab.Kill(t, part)
+	}
+	w.killPods()
+	for _, part := range []string{kube.Etcd, kube.APIServer, kube.Kubelet} {
+		w.lab.Restart(t, part)
+	}
+	run.Signal(syscall.SIGCONT)
+	w.AwaitState(id, 7, "SUCCEEDED", 1)
+	lost[rows[6].ID+"/2"] = true
+	w.AwaitState(id, 6, "RUNNING", 3)
+
 	w.lab.Kill(t, kube.Kubelet)
 	w.killPods()
 	w.lab.DeleteNode(t)
-	lost[rows[6].ID+"/1"] = true
-	w.AwaitFor(2*endtoend.Patience, "the next attempt", func() bool { return w.Trial(id, 6).Attempts == 2 })
+	lost[rows[6].ID+"/3"] = true
+	w.AwaitFor(2*endtoend.Patience, "the next attempt", func() bool { return w.Trial(id, 6).Attempts == 4 })
 	w.lab.ReturnNode(t)
-	next(6)
+	w.AwaitState(id, 6, "RUNNING", 4)
 	w.letGo("all")
-	w.requireDone(run, 7, lost)
+	w.requireDone(run, 8, lost)
 	w.lab.Await(t, "nothing of ours on the cluster", func() bool { return len(leftovers(t, w.lab, w.namespace)) == 0 })
+}
+
+// FrameworkController deletes pods the moment they have ended.
+func TestATrialWhosePodIsDeletedTheMomentItEndedWhileNobodyWatchesLosesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.section = "  kind: Framework\n"
+	id := w.endUnwatched(gated(1))
+	require.Equal(t, "DONE", w.Start("resume", id, "--output", "json").Finished(2*endtoend.Patience).Status)
+	w.RequireExactlyOnce(id, 1, nil)
+	require.Empty(t, w.Trial(id, 0).Reason.Code)
+	w.lab.Await(t, "no pod of ours", func() bool { return len(w.lab.Pods(t, w.namespace, "perennial.dev/experiment="+id)) == 0 })
+}
+
+// A Job keeps no more of a pod than that it succeeded.
+func TestATrialWhosePodSomebodyDeletesAfterItEndedWhileNobodyWatchesSucceededAndSaysWhatIsLost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.endUnwatched(gated(1))
+	pod := w.pod(id, w.onlyTrial(), 1)
+	w.awaitTerminated(pod)
+	w.lab.Await(t, "the Job's end", func() bool {
+		jobs, err := w.lab.API.Get(t.Context(), "/apis/batch/v1/namespaces/"+w.namespace+"/jobs")
+		return err == nil && kube.Condition(kube.Field(jobs, "items", 0).(kube.Object), "Complete")
+	})
+	_, err := w.lab.API.Do(t.Context(), http.MethodDelete, pod+"?gracePeriodSeconds=0", nil)
+	require.NoError(t, err)
+	w.lab.Await(t, "no pod", func() bool { return len(w.lab.Pods(t, w.namespace, "perennial.dev/experiment="+id)) == 0 })
+	require.Equal(t, "DONE", w.Start("resume", id, "--output", "json").Finished(2*endtoend.Patience).Status)
+	settled := w.Trial(id, 0)
+	require.Equal(t, "SUCCEEDED", settled.State)
+	require.Equal(t, 1, settled.Attempts)
+	require.Equal(t, "metrics-lost", settled.Reason.Code)
+	require.Len(t, w.Ledger(), 1)
+	require.Equal(t, 1, w.Ledger()[settled.ID][1].Starts)
 }
 
 // The trial's chatter is a hundred times what the laboratory's node keeps of a log.

@@ -1,9 +1,11 @@
 package stories
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -11,8 +13,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/perennial-ml/perennial/record"
+	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/testsuite/endtoend"
 	"github.com/perennial-ml/perennial/testsuite/kube"
+	"github.com/perennial-ml/perennial/trial"
 )
 
 // world is a controller with a state directory of its own, and a namespace of the
@@ -102,6 +107,74 @@ func (w *world) pod(id, trial string, attempt int) string {
 	pods := w.lab.Pods(w.t, w.namespace, selector)
 	require.Len(w.t, pods, 1, "pods of %s", trial)
 	return "/api/v1/namespaces/" + w.namespace + "/pods/" + kube.Field(pods[0], "metadata", "name").(string)
+}
+
+// awaitTerminated waits until the node has told that all in a pod ended.
+func (w *world) awaitTerminated(pod string) {
+	w.lab.Await(w.t, "the end of what runs in "+pod, func() bool {
+		found, err := w.lab.API.Get(w.t.Context(), pod)
+		if err != nil {
+			return false
+		}
+		statuses, _ := kube.Field(found, "status", "containerStatuses").([]any)
+		return !slices.ContainsFunc(statuses, func(status any) bool { return kube.Field(status, "state", "terminated") == nil })
+	})
+}
+
+// endUnwatched runs an experiment of one trial, which comes to its end after the host and
+// its client were killed, and returns the experiment's id.
+func (w *world) endUnwatched(plan endtoend.Plan) (id string) {
+	id = w.follow(plan).ID()
+	w.awaitReported(id, 1)
+	w.KillAndAwait(endtoend.Host, endtoend.CLI)
+	w.letGo("all")
+	w.awaitEnded(w.onlyTrial(), 1)
+	return id
+}
+
+// onlyTrial is the id of the one trial that ran.
+func (w *world) onlyTrial() string {
+	for trial := range w.Ledger() {
+		return trial
+	}
+	return ""
+}
+
+// allCannotReach tells whether every trial that is not over runs, and its cluster cannot be
+// reached.
+func (w *world) allCannotReach(id string) bool {
+	return !slices.ContainsFunc(w.Trials(id), func(row endtoend.Trial) bool {
+		return row.State != "RUNNING" || row.Reason.Code != "cannot-reach"
+	})
+}
+
+// attempts are those of a trial on record.
+func (w *world) attempts(id string, sequence int) []record.Attempt {
+	store, err := record.OpenReadOnly(filepath.Join(w.Dir, "record.sqlite"))
+	require.NoError(w.t, err)
+	defer store.Close()
+	attempts, err := store.Attempts(w.t.Context(), id, sequence)
+	require.NoError(w.t, err)
+	return attempts
+}
+
+// killRunner kills the runner of an attempt in its pod.
+func (w *world) killRunner(attempt trial.Key) {
+	whose, err := json.Marshal(attempt)
+	require.NoError(w.t, err)
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	require.NoError(w.t, err)
+	killed := 0
+	for _, process := range processes {
+		arguments, _ := os.ReadFile(filepath.Join(process, "cmdline"))
+		job, _ := os.ReadFile(filepath.Join(process, "root/perennial/run/attempt", rundir.JobFile))
+		if strings.HasPrefix(string(arguments), "/perennial/runner\x00container") && strings.Contains(string(job), string(whose)) {
+			pid, _ := strconv.Atoi(filepath.Base(process))
+			require.NoError(w.t, syscall.Kill(pid, syscall.SIGKILL))
+			killed++
+		}
+	}
+	require.Equal(w.t, 1, killed, "runners of %s", attempt)
 }
 
 // killPods ends all processes of the world's pods, as the end of their node would.
