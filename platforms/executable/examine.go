@@ -17,19 +17,24 @@ const describing = "describe says what the executable is like"
 // real trials of a moment's length, and returns how each was kept, in their order.
 // The section's experiment should be one that nobody has, and options.StateDirectory
 // one that is removed afterwards. A run may take patience to start and to end, queues
-// included.
-func Examine(ctx context.Context, options Options, section platforms.Section, patience time.Duration) ([]Rule, error) {
-	return examine(ctx, options, section, patience, "")
+// included. tell, which may be nil, is called as each rule was tried, by one at a time,
+// with how many there are. The error is platforms.OptionFaults where there is no such
+// program.
+func Examine(ctx context.Context, options Options, section platforms.Section, patience time.Duration, tell func(Rule, int)) ([]Rule, error) {
+	if err := checkOptions(section.Written); err != nil {
+		return nil, err
+	}
+	return examine(ctx, options, section, verbs.Examination{Patience: patience, Tell: tell})
 }
 
-func examine(ctx context.Context, options Options, section platforms.Section, patience time.Duration, only string) ([]Rule, error) {
+func examine(ctx context.Context, options Options, section platforms.Section, examination verbs.Examination) ([]Rule, error) {
 	shared := &kind{options, verbs.New(verbs.Options{Name: Name, StateDirectory: options.StateDirectory, Runner: options.Runner})}
 	p := shared.open(section)
 	d, err := p.open(ctx, "describe")
 	if err != nil {
 		return []Rule{{Rule: describing, Broken: err.Error()}}, nil
 	}
-	examination := verbs.Examination{Platform: p.Platform, Service: d.noting, Verbs: d.Verbs, Patience: patience, Only: only}
+	examination.Platform, examination.Service, examination.Verbs = p.Platform, d.noting, d.Verbs
 	found, err := examination.Run(ctx)
 	return append([]Rule{{Rule: describing, Kept: true}}, found...), err
 }

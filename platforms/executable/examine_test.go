@@ -41,13 +41,26 @@ func examined(t *testing.T, path string, options any, examine examination, envir
 	return broken
 }
 
+// everything tries all rules, each of which is told of as it was.
+func everything(t *testing.T) examination {
+	return func(ctx context.Context, on executable.Options, section platforms.Section, patience time.Duration) ([]executable.Rule, error) {
+		told := []executable.Rule{}
+		found, err := executable.Examine(ctx, on, section, patience, func(rule executable.Rule, of int) {
+			told = append(told, rule)
+			require.LessOrEqual(t, len(told), of)
+		})
+		require.ElementsMatch(t, found[1:], told)
+		return found, err
+	}
+}
+
 const patience = 2 * time.Minute
 
 func TestTheExamplesKeepAllRules(t *testing.T) {
 	t.Parallel()
-	require.Empty(t, examined(t, "../../examples/platforms/own-ways/own_ways.py", map[string]string{}, executable.Examine))
+	require.Empty(t, examined(t, "../../examples/platforms/own-ways/own_ways.py", map[string]string{}, everything(t)))
 	shared := t.TempDir()
-	require.Empty(t, examined(t, "../../examples/platforms/here/here.sh", map[string]string{"directory": shared}, executable.Examine))
+	require.Empty(t, examined(t, "../../examples/platforms/here/here.sh", map[string]string{"directory": shared}, everything(t)))
 	left, err := filepath.Glob(filepath.Join(shared, "experiments", "*"))
 	require.NoError(t, err)
 	require.Empty(t, left, "an examination leaves nothing behind")
@@ -57,7 +70,7 @@ func TestSlurmKeepsAllRules(t *testing.T) {
 	cluster := slurmlab.New(t)
 	directory, err := os.MkdirTemp(cluster.Home, "")
 	require.NoError(t, err)
-	require.Empty(t, examined(t, "../../examples/platforms/slurm/slurm.py", map[string]any{"directory": directory, "poll": 0.2}, executable.Examine, cluster.Environment()...))
+	require.Empty(t, examined(t, "../../examples/platforms/slurm/slurm.py", map[string]any{"directory": directory, "poll": 0.2}, everything(t), cluster.Environment()...))
 }
 
 // TestABrokenRuleIsFound breaks the page of Python in one place each.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -131,13 +132,25 @@ func (p *program) fault(ctx context.Context, verb string, err error, output []by
 		}
 		_ = json.Unmarshal(output, &told) // what is no JSON has nothing to say
 		err = fmt.Errorf("%s %s: %w", p.path, verb, err)
-	default: // it cannot be started
-		err = fmt.Errorf("%s: %w", p.path, err)
+	default:
+		err = fmt.Errorf("%s cannot be started%s: %w", p.path, p.unstarted(err), err)
 	}
 	if words != "" {
 		err = fmt.Errorf("%s (%w)", p.secrets.Replace(words), err)
 	}
 	return &platforms.Error{Code: code, Verb: verb, After: seconds(told.RetryAfter), Err: err}
+}
+
+// unstarted says what the kernel does not about a program that it cannot start.
+func (p *program) unstarted(err error) string {
+	_, missing := os.Stat(p.path)
+	switch {
+	case errors.Is(err, syscall.ENOEXEC):
+		return ", for its first line names no interpreter, such as #!/usr/bin/env python3"
+	case errors.Is(err, os.ErrNotExist) && missing == nil:
+		return ", for the interpreter that its first line names is not there"
+	}
+	return ""
 }
 
 // seconds is what an executable names as a time, within 0 and longest: it may name

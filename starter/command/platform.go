@@ -3,9 +3,11 @@ package command
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,6 +83,9 @@ func (w World) executableSection(path, options string, timeout time.Duration) (p
 		if err != nil {
 			return platforms.Section{}, badInput("a file with what stands below options", "--options %s: %w", options, err)
 		}
+		if keys, _ := own.(map[string]any); keys["trainingService"] != nil {
+			return platforms.Section{}, badInput("a file with what stands below options there, and nothing else", "--options %s is a whole experiment's file", options)
+		}
 	}
 	written, err := json.Marshal(map[string]any{"executable": path, "options": own, "timeout": timeout.Seconds()})
 	if err != nil {
@@ -106,19 +111,36 @@ func (w World) checkExecutable(ctx context.Context, as format, section platforms
 		return err
 	}
 	fmt.Fprintln(w.Err, "trying it with trials of a moment's length; this may take some minutes")
-	found, err := executable.Examine(ctx, executable.Options{StateDirectory: state, Runner: runner, Environment: w.Env}, section, patience)
+	tried := 0
+	found, err := executable.Examine(ctx, executable.Options{StateDirectory: state, Runner: runner, Environment: w.Env}, section, patience, func(rule executable.Rule, of int) {
+		tried++
+		fmt.Fprintf(w.Err, "%d of %d tried%s\n", tried, of, told(rule))
+	})
+	var faults platforms.OptionFaults
+	if errors.As(err, &faults) {
+		return badInput(faults[0].Hint, "the executable %s", faults[0].Message)
+	}
 	if err != nil {
 		return err
 	}
 	if err := w.print(as, found, func() [][]string { return progress.Broken(ruleRows(found), w.Width()) }); err != nil {
 		return err
 	}
-	for _, rule := range found {
-		if !rule.Kept {
-			return exit(ExitNoSuccess)
-		}
+	if len(found) == 1 { // it did not come to any other
+		fmt.Fprintln(w.Err, "hint: --options FILE has what stands below options in an experiment's trainingService")
+	}
+	if slices.ContainsFunc(found, func(rule executable.Rule) bool { return !rule.Kept }) {
+		return exit(ExitNoSuccess)
 	}
 	return nil
+}
+
+// told is what is said of a rule before all are tried.
+func told(rule executable.Rule) string {
+	if rule.Kept {
+		return ""
+	}
+	return ", BROKEN: " + rule.Rule
 }
 
 func ruleRows(found []executable.Rule) [][]string {

@@ -25,10 +25,7 @@ func TestAPlatformOfOnesOwnIsCheckedAndSaysWhatItBreaks(t *testing.T) {
 	require.NoError(t, err)
 	broken := filepath.Join(h.Work, "platform.py")
 	text := strings.Replace(string(content), `    return {"text": read`, `    sys.exit(request["options"]["token"] + " is my token")`+"\n"+`    return {"text": read`, 1)
-	syscall.ForkLock.RLock()
-	err = os.WriteFile(broken, []byte(text), 0o755)
-	syscall.ForkLock.RUnlock()
-	require.NoError(t, err)
+	writeProgram(t, broken, text)
 	secret := "correct-horse-battery"
 	found, code := h.With("QUEUE_TOKEN="+secret).examination(broken, "--options", h.Write("options.yml", "token: ${env:QUEUE_TOKEN}\n"), "--output", "json")
 	require.Equal(t, 1, code, found)
@@ -47,6 +44,26 @@ func TestAPlatformOfOnesOwnIsCheckedAndSaysWhatItBreaks(t *testing.T) {
 		}
 	}
 	require.Equal(t, 2, h.Run("platform", "check", page, "--options", filepath.Join(h.Work, "missing.yml")).Code)
+	for text, says := range map[string]string{"#!/bin/sh\nexit 1\n": "--options FILE", "#!/no/such/shell\n": "the interpreter that its first line names is not there"} {
+		writeProgram(t, broken, text)
+		told := h.Run("platform", "check", broken)
+		require.Equal(t, 1, told.Code)
+		require.Contains(t, told.Stdout+told.Stderr, says)
+	}
+	require.NoError(t, os.Chmod(broken, 0o644))
+	told := h.Run("platform", "check", broken)
+	require.Equal(t, 2, told.Code)
+	require.Contains(t, told.Stderr, "chmod +x "+broken)
+	told = h.Run("platform", "check", page, "--options", h.Write("whole.yml", "trainingService: {platform: executable}\n"))
+	require.Equal(t, 2, told.Code)
+	require.Contains(t, told.Stderr, "whole experiment's file")
+}
+
+// writeProgram writes one while nobody is started, who would hold it open.
+func writeProgram(t *testing.T, path, text string) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o755))
 }
 
 // examination is platform check, which waits for many trials and takes as long as they

@@ -54,6 +54,9 @@ type Examination struct {
 	Verbs    []string      // those of prepare, logs and cleanUp that the service has
 	Patience time.Duration // what a run may take to start and to end, queues included
 	Only     string        // the one rule to try; empty: all
+	// Tell is called as each rule was tried, by one at a time, with how many there are;
+	// nil: nobody is.
+	Tell func(found Rule, of int)
 
 	nature Nature
 	code   string
@@ -89,6 +92,7 @@ func (e *Examination) all(ctx context.Context) []Rule {
 	})
 	found, slots := make([]Rule, len(concerned)), make(chan struct{}, atOnce)
 	var group sync.WaitGroup
+	var telling sync.Mutex
 	for i, r := range concerned {
 		if r.name == cleaning {
 			group.Wait()
@@ -97,6 +101,11 @@ func (e *Examination) all(ctx context.Context) []Rule {
 			slots <- struct{}{}
 			found[i] = e.try(ctx, r, 100*i)
 			<-slots
+			if e.Tell != nil {
+				telling.Lock()
+				defer telling.Unlock()
+				e.Tell(found[i], len(concerned))
+			}
 		})
 	}
 	group.Wait()
