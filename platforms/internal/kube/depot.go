@@ -33,10 +33,13 @@ const (
 	depotPatience = 30 * time.Second
 )
 
+// Whether the code is there is asked first: a command that ends before it has read its
+// input breaks the connection off.
+const lookForCode = `mkdir -p '%s' && { [ ! -e '%s' ] || echo there; }`
+
 // Whatever was cut off stays under a name that nobody reads; how much there is tells
 // whether all came.
-const depositCode = `set -e; d='%[1]s'; f="$d/%[2]s"; [ ! -e "$f" ] || exit 0
-mkdir -p "$d"; head -c %[3]d >"$f.$$"; [ "$(wc -c <"$f.$$")" -eq %[3]d ]; mv "$f.$$" "$f"`
+const depositCode = `set -e; f='%[1]s'; head -c %[2]d >"$f.$$"; [ "$(wc -c <"$f.$$")" -eq %[2]d ]; mv "$f.$$" "$f"`
 
 // depot is the volume that the experiment's packed code lies on, empty where it is kept in
 // the cluster's database.
@@ -74,9 +77,16 @@ func (s *site) deposit(ctx context.Context, volume, hash string, size int64) err
 		return err
 	}
 	defer archive.Close()
-	experiment := s.platform.section.Experiment
-	script := fmt.Sprintf(depositCode, depotDirectory(experiment), hash, size)
-	if err := s.atDepot(ctx, volume, script, archive); err != nil {
+	directory := depotDirectory(s.platform.section.Experiment)
+	file := path.Join(directory, hash)
+	err = s.atDepot(ctx, volume, func(pod string) error {
+		found, err := s.run(ctx, pod, fmt.Sprintf(lookForCode, directory, file), nil)
+		if err == nil && found == "" {
+			_, err = s.run(ctx, pod, fmt.Sprintf(depositCode, file, size), archive)
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	s.brought.Store(hash, true)
@@ -89,7 +99,10 @@ func (s *site) emptyDepot(ctx context.Context) error {
 	if volume == "" {
 		return nil
 	}
-	return s.atDepot(ctx, volume, fmt.Sprintf("rm -rf '%s'", depotDirectory(s.platform.section.Experiment)), nil)
+	return s.atDepot(ctx, volume, func(pod string) error {
+		_, err := s.run(ctx, pod, fmt.Sprintf("rm -rf '%s'", depotDirectory(s.platform.section.Experiment)), nil)
+		return err
+	})
 }
 
 // largestArchive is the size of the largest that was packed for the experiment.
@@ -103,8 +116,8 @@ func (p *platform) largestArchive() (largest int64) {
 	return largest
 }
 
-// atDepot runs a script in a pod that has the volume, and takes the pod away.
-func (s *site) atDepot(ctx context.Context, volume, script string, input io.Reader) error {
+// atDepot does something in a pod that has the volume, and takes the pod away.
+func (s *site) atDepot(ctx context.Context, volume string, do func(pod string) error) error {
 	if err := s.equip(ctx, trial.Key{Experiment: s.platform.section.Experiment}); err != nil {
 		return err
 	}
@@ -113,7 +126,7 @@ func (s *site) atDepot(ctx context.Context, volume, script string, input io.Read
 		return err
 	}
 	rundir.CrashPoint("submit.depot-before-code")
-	if err := s.run(ctx, name, script, input); err != nil {
+	if err := do(name); err != nil {
 		return platforms.Errorf(codeOf(err), "prepare", "the code directory cannot be brought onto volume %s: %w", volume, err)
 	}
 	return s.closeDepot(ctx, name)
@@ -188,8 +201,8 @@ func (s *site) depotPod(volume string) (*unstructured.Unstructured, error) {
 	return plain(pod)
 }
 
-// run runs a script in a pod, with an input.
-func (s *site) run(ctx context.Context, pod, script string, input io.Reader) error {
+// run runs a script in a pod, with an input, and returns the last of what it said.
+func (s *site) run(ctx context.Context, pod, script string, input io.Reader) (string, error) {
 	request := s.cluster.raw.Post().AbsPath("/api/v1/namespaces", s.namespace, "pods", pod, "exec").
 		Param("container", depotContainer).Param("stdin", fmt.Sprint(input != nil)).Param("stdout", "true").Param("stderr", "true")
 	for _, word := range []string{"sh", "-c", script} {
@@ -197,14 +210,14 @@ func (s *site) run(ctx context.Context, pod, script string, input io.Reader) err
 	}
 	executor, err := executorOf(s.cluster.config, request)
 	if err != nil {
-		return err
+		return "", err
 	}
 	var said tail
 	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: input, Stdout: &said, Stderr: &said})
 	if err != nil && len(said) > 0 {
-		return fmt.Errorf("%w: %s", err, said)
+		err = fmt.Errorf("%w: %s", err, said)
 	}
-	return err
+	return string(said), err
 }
 
 // executorOf speaks as new clusters want it, or as old ones do.
