@@ -1,6 +1,7 @@
 package kubernetes_test
 
 import (
+	"context"
 	"path/filepath"
 	"testing"
 
@@ -65,7 +66,7 @@ func queues(t *testing.T, cluster *kube.Cluster, namespace, name string) {
 	}
 	quota := []any{kube.Object{"name": "cpu", "nominalQuota": "700m"}, kube.Object{"name": "memory", "nominalQuota": "1Gi"}}
 	apply("/resourceflavors/"+namespace, "ResourceFlavor", kube.Object{})
-	apply("/clusterqueues/"+namespace, "ClusterQueue", kube.Object{"namespaceSelector": kube.Object{}, "resourceGroups": []any{kube.Object{
+	apply("/clusterqueues/"+namespace, "ClusterQueue", kube.Object{"namespaceSelector": kube.Object{}, "preemption": kube.Object{"withinClusterQueue": "LowerPriority"}, "resourceGroups": []any{kube.Object{
 		"coveredResources": []any{"cpu", "memory"}, "flavors": []any{kube.Object{"name": namespace, "resources": quota}}}}})
 	apply("/namespaces/"+namespace+"/localqueues/"+name, "LocalQueue", kube.Object{"clusterQueue": namespace})
 }
@@ -83,7 +84,7 @@ func TestATrialThatKueueHoldsBackSaysInWhichQueueAndWhyAndRunsWhenItIsItsTurn(t 
 			first := submit(t, p, `echo "perennial: intermediate 1"; sleep 600`)
 			await(t, p, first, func(r platforms.Report) bool { return r.Phase == platforms.Running })
 			second := submit(t, p, `echo "perennial: final 2"`)
-			report := await(t, p, second, saying("suspended", "Kueue holds it back in queue night: couldn't assign flavors"))
+			report := await(t, p, second, saying("suspended", "suspended in queue night by Kueue: couldn't assign flavors"))
 			require.Equal(t, platforms.Waiting, report.Phase)
 			require.NoError(t, p.Cancel(t.Context(), first, trial.Intent{Cause: trial.CauseUser}))
 			await(t, p, first, exited)
@@ -109,4 +110,58 @@ func TestATrialFromWhichKueueTakesItsRoomHasNotFailed(t *testing.T) {
 	require.NoError(t, cluster.API.Patch(t.Context(), "/apis/kueue.x-k8s.io/v1beta1/clusterqueues/"+namespace, kube.Object{"spec": kube.Object{"stopPolicy": "HoldAndDrain"}}))
 	report := await(t, p, handle, func(r platforms.Report) bool { return r.Phase.Definite() && !r.Pending })
 	require.True(t, report.Phase == platforms.Lost || report.Exit.Outside, "%+v", report)
+}
+
+// prioritised makes a priority class above that of all others.
+func prioritised(t *testing.T, cluster *kube.Cluster, name string) {
+	path := "/apis/scheduling.k8s.io/v1/priorityclasses/" + name
+	require.NoError(t, cluster.API.Apply(t.Context(), path, kube.Object{"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": kube.Object{"name": name}, "value": 1000}))
+	t.Cleanup(func() { _, _ = cluster.API.Do(context.Background(), "DELETE", path, nil) })
+}
+
+func TestKueueLetsNothingBeginThatIsOverAndWhatItEvictsIsTriedAgain(t *testing.T) {
+	cluster := kube.Up(t)
+	t.Parallel()
+	cluster.Kueue(t)
+	namespace := cluster.Namespace(t)
+	queues(t, cluster, namespace, "night")
+	prioritised(t, cluster, namespace)
+	cancelled := func(p platforms.Platform, handle platforms.Handle) platforms.Report {
+		require.NoError(t, p.Cancel(t.Context(), handle, trial.Intent{Cause: trial.CauseUser}))
+		return await(t, p, handle, exited)
+	}
+	keys := map[string]any{"queue": "night", "cpu": "500m", "memory": "100Mi"}
+	p := open(t, cluster, namespace, keys)
+	first := submit(t, p, "sleep 600")
+	await(t, p, first, func(r platforms.Report) bool { return r.Phase == platforms.Running })
+	second, third := submit(t, p, "true"), submit(t, p, "true")
+	await(t, p, third, saying("suspended", "in queue night by Kueue: "))
+	require.Equal(t, trial.CauseUser, cancelled(p, third).Intent.Cause)
+
+	keys["priorityClass"] = namespace
+	urgent := open(t, cluster, namespace, keys)
+	preemptor := submit(t, urgent, "sleep 600")
+	report := await(t, p, first, func(r platforms.Report) bool { return r.Phase.Definite() && !r.Pending })
+	require.True(t, report.Phase == platforms.Lost || report.Exit.Outside, "%+v", report)
+	await(t, urgent, preemptor, func(r platforms.Report) bool { return r.Phase == platforms.Running })
+	next := first.Key
+	next.Attempt++
+	made := job(t, next, platformtest.Behaviour{})
+	made.Command = "true"
+	again, err := p.Submit(t.Context(), made)
+	require.NoError(t, err)
+	await(t, p, again, saying("suspended", "in queue night by Kueue: "))
+
+	cancelled(urgent, preemptor)
+	for _, handle := range []platforms.Handle{second, again} {
+		require.Zero(t, await(t, p, handle, exited).Exit.Code, handle.Key)
+	}
+	last := submit(t, p, "true") // of a lower rank than whatever came before it
+	require.Zero(t, await(t, p, last, exited).Exit.Code)
+	for _, handle := range []platforms.Handle{first, third} {
+		left, err := cluster.API.Get(t.Context(), "/apis/batch/v1/namespaces/"+namespace+"/jobs/perennial-"+handle.Key.String())
+		require.NoError(t, err)
+		require.Equal(t, true, kube.Field(left, "spec", "suspend"), handle.Key)
+		require.NotEqual(t, "night", kube.Field(left, "metadata", "labels", "kueue.x-k8s.io/queue-name"))
+	}
 }

@@ -61,21 +61,23 @@ func (s *site) tryEnd(ctx context.Context, key trial.Key, intent string) error {
 		return s.tellPods(ctx, own, intent)
 	}
 	begun, over := s.progress(own)
-	if over {
+	queued := isQueued(found)
+	evicted := queued && s.job.isHeldBack(found)
+	if over && !evicted {
 		return nil
 	}
 	if first := found.GetAnnotations()[intentAnnotation]; first != "" {
 		intent = first
 	}
 	rundir.CrashPoint("cancel.before-intent")
-	if err := s.note(ctx, found, intent, !begun && !s.job.immutable); err != nil {
+	if err := s.note(ctx, found, intent, !begun && !queued && !s.job.immutable); err != nil {
 		return err
 	}
 	rundir.CrashPoint("cancel.intent-before-pods")
 	switch {
-	case begun:
+	case begun && !evicted:
 		return s.tellPods(ctx, own, intent)
-	case s.job.immutable && !s.job.condition(found).suspended:
+	case queued, s.job.immutable && !s.job.condition(found).suspended:
 		return s.replace(ctx, key, found, own, intent)
 	}
 	return s.letGo(ctx, each(own))

@@ -25,10 +25,7 @@ func core(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: resource}
 }
 
-var (
-	priorityClasses = schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: "v1", Resource: "priorityclasses"}
-	localQueues     = schema.GroupVersionResource{Group: "kueue.x-k8s.io", Version: "v1beta1", Resource: "localqueues"}
-)
+var priorityClasses = schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: "v1", Resource: "priorityclasses"}
 
 // named are all that the section names, the namespace first.
 func (s *site) named() []named {
@@ -99,13 +96,14 @@ func (s *site) tryNamed(ctx context.Context, state *platforms.HostState) error {
 func (s *site) find(ctx context.Context, wanted named) error {
 	ctx, cancel := context.WithTimeout(ctx, tryPatience)
 	defer cancel()
-	resource := s.cluster.dynamic.Resource(wanted.resource)
-	if wanted.global {
-		_, err := resource.Get(ctx, wanted.name, metav1.GetOptions{})
+	return served(wanted.resource, func(resource schema.GroupVersionResource) (err error) {
+		namespace := s.namespace
+		if wanted.global {
+			namespace = ""
+		}
+		_, err = s.cluster.dynamic.Resource(resource).Namespace(namespace).Get(ctx, wanted.name, metav1.GetOptions{})
 		return err
-	}
-	_, err := resource.Namespace(s.namespace).Get(ctx, wanted.name, metav1.GetOptions{})
-	return err
+	})
 }
 
 func (n named) missing(namespace string) platforms.OptionFault {

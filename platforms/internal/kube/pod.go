@@ -225,7 +225,7 @@ func (k jobKind) manifest(s Section, job platforms.Job, stock stock) (*unstructu
 	}
 	marks := s.labels(job.Key)
 	if s.Queue != "" {
-		marks["kueue.x-k8s.io/queue-name"] = s.Queue
+		marks[queueLabel] = s.Queue
 	}
 	about := object{"name": k.nameOf(job.Key), "labels": marks}
 	if job.LogLimit > 0 {
@@ -254,6 +254,11 @@ func (k jobKind) tombstone(s Section, key trial.Key, intent string) (*unstructur
 		return nil, err
 	}
 	u.SetAnnotations(map[string]string{intentAnnotation: intent})
+	if s.Queue != "" {
+		marks := u.GetLabels()
+		marks[queueLabel] = noQueue
+		u.SetLabels(marks)
+	}
 	if k.bury != nil {
 		k.bury(u.Object)
 		return u, nil

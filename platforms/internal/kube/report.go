@@ -444,6 +444,8 @@ func (s sight) describe(report *platforms.Report) {
 		s.lost(report, s.condition.reason)
 	case s.condition.suspended && s.intent != nil:
 		s.lost(report, trial.Reason{})
+	case s.condition.suspended && s.widowed():
+		s.lost(report, trial.Reason{Code: "evicted", Text: "the cluster suspended it and took its pod away"})
 	case s.widowed():
 		report.Phase, report.Intent = platforms.Running, s.intent
 		report.Reason = trial.Reason{Code: "pod-deleted", Text: "its pod is gone, and the cluster has not said yet how it ended"}

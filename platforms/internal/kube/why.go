@@ -15,10 +15,7 @@ import (
 	"github.com/perennial-ml/perennial/trial"
 )
 
-var (
-	eventsResource = schema.GroupVersionResource{Version: "v1", Resource: "events"}
-	workloads      = schema.GroupVersionResource{Group: "kueue.x-k8s.io", Version: "v1beta1", Resource: "workloads"}
-)
+var eventsResource = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 
 const (
 	// askedAgain is how old an answer may be to why a run has no pod: each costs a call.
@@ -56,7 +53,7 @@ func (s *site) whyNoPod(ctx context.Context, key trial.Key, run sight) trial.Rea
 func (s *site) askWhy(ctx context.Context, run sight) trial.Reason {
 	switch {
 	case run.condition.suspended && s.section.Queue != "":
-		return trial.Reason{Code: "suspended", Text: words(fmt.Sprintf("Kueue holds it back in queue %s", s.section.Queue), s.saidByKueue(ctx, run.object))}
+		return trial.Reason{Code: "suspended", Text: words(fmt.Sprintf("suspended in queue %s by Kueue", s.section.Queue), s.saidByKueue(ctx, run.object))}
 	case run.condition.suspended:
 		return trial.Reason{Code: "suspended", Text: "it is suspended in the cluster: a queue has no room for it yet, or somebody holds it back"}
 	}
@@ -68,21 +65,6 @@ func (s *site) askWhy(ctx context.Context, run sight) trial.Reason {
 		return trial.Reason{Code: "no-pod", Text: words("the cluster cannot make its pod", firstLine(said))}
 	}
 	return noPod
-}
-
-// saidByKueue is why an object is not admitted, in Kueue's own words.
-func (s *site) saidByKueue(ctx context.Context, held *unstructured.Unstructured) string {
-	list, err := s.cluster.dynamic.Resource(workloads).Namespace(s.namespace).List(ctx, metav1.ListOptions{LabelSelector: "kueue.x-k8s.io/job-uid=" + string(held.GetUID())})
-	if err != nil || len(list.Items) == 0 {
-		return ""
-	}
-	conditions, _, _ := unstructured.NestedSlice(list.Items[0].Object, "status", "conditions")
-	for _, each := range conditions {
-		if c, ok := each.(object); ok && c["type"] == "QuotaReserved" && c["status"] != "True" {
-			return text(c, "message")
-		}
-	}
-	return ""
 }
 
 // lastWarning is the newest warning about an object or one that was made of it.

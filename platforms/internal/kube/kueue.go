@@ -1,0 +1,81 @@
+package kube
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const (
+	queueLabel = "kueue.x-k8s.io/queue-name"
+	// noQueue is one that nobody has, so that Kueue never lets out what names it. Without a
+	// label it would take a namespace's default queue.
+	noQueue = "perennial-ended"
+)
+
+// workloads is the kind in which Kueue keeps what it thinks of an object, and localQueues
+// are what users name.
+var (
+	workloads   = ofKueue("workloads")
+	localQueues = ofKueue("localqueues")
+)
+
+func ofKueue(resource string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: resource}
+}
+
+// served calls with a resource in its version, and for one of Kueue's with the version
+// before, where the cluster does not serve it.
+func served(resource schema.GroupVersionResource, call func(schema.GroupVersionResource) error) error {
+	err := call(resource)
+	if resource.Group == workloads.Group && apierrors.IsNotFound(err) {
+		resource.Version = "v1beta1"
+		err = call(resource)
+	}
+	return err
+}
+
+// isQueued tells whether Kueue may begin an object when it likes.
+func isQueued(u *unstructured.Unstructured) bool {
+	queue := u.GetLabels()[queueLabel]
+	return queue != "" && queue != noQueue
+}
+
+// isHeldBack tells whether an object's spec lets no pod be: whoever queues it may say so
+// before the object's own status does.
+func (k jobKind) isHeldBack(u *unstructured.Unstructured) bool {
+	return k.suspended != nil && contains(u.Object["spec"], k.suspended)
+}
+
+// contains tells whether an object has all that part has.
+func contains(whole any, part object) bool {
+	there, _ := whole.(object)
+	for name, wanted := range part {
+		inside, deeper := wanted.(object)
+		if deeper && !contains(there[name], inside) || !deeper && there[name] != wanted {
+			return false
+		}
+	}
+	return true
+}
+
+// saidByKueue is why an object is not admitted, in Kueue's own words.
+func (s *site) saidByKueue(ctx context.Context, held *unstructured.Unstructured) string {
+	var list *unstructured.UnstructuredList
+	err := served(workloads, func(resource schema.GroupVersionResource) (err error) {
+		list, err = s.cluster.dynamic.Resource(resource).Namespace(s.namespace).List(ctx, metav1.ListOptions{LabelSelector: "kueue.x-k8s.io/job-uid=" + string(held.GetUID())})
+		return err
+	})
+	if err != nil || len(list.Items) == 0 {
+		return ""
+	}
+	for _, each := range listOf(&list.Items[0], "status", "conditions") {
+		if c, ok := each.(object); ok && (c["type"] == "QuotaReserved" || c["type"] == "Admitted") && c["status"] != "True" {
+			return text(c, "message")
+		}
+	}
+	return ""
+}
