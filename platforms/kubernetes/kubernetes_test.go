@@ -193,36 +193,58 @@ func TestCredentialsThatAreRefusedAreToldAndTheRenewedOnesUsed(t *testing.T) {
 	require.Len(t, report.Journal.Records, 1)
 }
 
-func TestALoginByAPluginThatHasExpiredIsToldAndTheNextOneUsed(t *testing.T) {
-	cluster := kube.Up(t)
-	t.Parallel()
-	namespace, directory := cluster.Namespace(t), t.TempDir()
+func TestALoginByAPluginOrATokenInAFileThatHasExpiredIsToldAndTheNextOneUsed(t *testing.T) {
+	cluster, directory := kube.Up(t), t.TempDir()
+	login := filepath.Join(directory, "login")
+	require.NoError(t, os.WriteFile(login, []byte(`#!/bin/sh
+read -r token <"$1" || exit 1
+echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "'"$token"'"}}'
+`), 0o755))
+	for name, user := range map[string]func(token string) kube.Object{
+		"plugin": func(token string) kube.Object {
+			return kube.Object{"exec": kube.Object{"apiVersion": "client.authentication.k8s.io/v1", "command": login, "args": []any{token}, "interactiveMode": "Never"}}
+		},
+		"file": func(token string) kube.Object { return kube.Object{"tokenFile": token} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			token := filepath.Join(t.TempDir(), "token")
+			p := open(t, cluster, cluster.Namespace(t), map[string]any{"kubeconfig": kubeconfigOf(t, cluster, user(token))})
+			made := job(t, oneMore(p), platformtest.Behaviour{})
+			made.Command = `echo "perennial: final 2"`
+			refused := func(says string) {
+				_, err := p.Submit(t.Context(), made)
+				require.Equal(t, platforms.Denied, platforms.CodeOf(err), "%v", err)
+				require.ErrorContains(t, err, says)
+			}
+			if name == "plugin" {
+				refused("log in again")
+			}
+			require.NoError(t, os.WriteFile(token, []byte("expired\n"), 0o600))
+			refused("renew what the kubeconfig")
+			require.NoError(t, os.WriteFile(token, []byte(cluster.API.Token+"\n"), 0o600))
+			var handle platforms.Handle
+			require.Eventually(t, func() (renewed bool) {
+				var err error
+				handle, err = p.Submit(t.Context(), made)
+				return err == nil
+			}, 2*time.Minute, 50*time.Millisecond)
+			require.Len(t, await(t, p, handle, exited).Journal.Records, 1)
+		})
+	}
+}
+
+// kubeconfigOf is the path of a configuration in which the user logs in otherwise.
+func kubeconfigOf(t *testing.T, cluster *kube.Cluster, user kube.Object) string {
+	t.Helper()
 	right, err := os.ReadFile(cluster.Kubeconfig)
 	require.NoError(t, err)
 	var config kube.Object
 	require.NoError(t, json.Unmarshal(right, &config))
-	login, token, file := filepath.Join(directory, "login"), filepath.Join(directory, "token"), filepath.Join(directory, "config")
-	require.NoError(t, os.WriteFile(login, []byte(`#!/bin/sh
-read -r token <"`+token+`" || exit 1
-echo '{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "'"$token"'"}}'
-`), 0o755))
-	kube.Field(config, "users", 0).(kube.Object)["user"] = kube.Object{"exec": kube.Object{"apiVersion": "client.authentication.k8s.io/v1", "command": login, "interactiveMode": "Never"}}
+	kube.Field(config, "users", 0).(kube.Object)["user"] = user
 	content, err := json.Marshal(config)
 	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "config")
 	require.NoError(t, os.WriteFile(file, content, 0o600))
-	p := open(t, cluster, namespace, map[string]any{"kubeconfig": file})
-	made := job(t, oneMore(p), platformtest.Behaviour{})
-	made.Command = `echo "perennial: final 2"`
-	refused := func(says string) {
-		_, err := p.Submit(t.Context(), made)
-		require.Equal(t, platforms.Denied, platforms.CodeOf(err), "%v", err)
-		require.ErrorContains(t, err, says)
-	}
-	refused("log in again")
-	require.NoError(t, os.WriteFile(token, []byte("expired\n"), 0o600))
-	refused("renew what the kubeconfig")
-	require.NoError(t, os.WriteFile(token, []byte(cluster.API.Token+"\n"), 0o600))
-	var handle platforms.Handle
-	require.Eventually(t, func() bool { handle, err = p.Submit(t.Context(), made); return err == nil }, time.Minute, 50*time.Millisecond)
-	require.Len(t, await(t, p, handle, exited).Journal.Records, 1)
+	return file
 }

@@ -19,6 +19,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -54,6 +55,9 @@ type cluster struct {
 	address   string
 	namespace string               // of the context
 	files     map[string]time.Time // the configuration's, and when they were written
+	token     string               // the file of its own that the configuration names, if it does
+	written   time.Time            // when that was
+	refused   atomic.Bool          // credentials were
 
 	mutex  sync.Mutex
 	boards map[place]*board
@@ -79,13 +83,19 @@ func connect(target Target) (*cluster, error) {
 	for _, file := range deferred.ConfigAccess().GetLoadingPrecedence() {
 		c.files[file] = written(file)
 	}
+	c.token, c.written = config.BearerTokenFile, written(config.BearerTokenFile)
+	config.Wrap(c.noteRefusals)
 	return c, c.makeClients(config)
 }
 
 // stale tells whether the configuration was written anew since: its credentials may
 // have been renewed. Tokens in files of their own and those of exec plugins are renewed
-// by the client itself.
+// by the client itself; of a file it notices that within a minute, which is too late where
+// the token that it has is refused.
 func (c *cluster) stale() bool {
+	if now := written(c.token); c.refused.Load() && !now.IsZero() && !now.Equal(c.written) {
+		return true
+	}
 	for file, when := range c.files {
 		if now := written(file); !now.IsZero() && !now.Equal(when) {
 			return true
@@ -102,6 +112,22 @@ func written(file string) time.Time {
 	}
 	return info.ModTime()
 }
+
+// noteRefusals passes requests on, and notes where credentials are refused.
+func (c *cluster) noteRefusals(next http.RoundTripper) http.RoundTripper {
+	return roundTrip(func(request *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(request)
+		if err == nil && response.StatusCode == http.StatusUnauthorized {
+			c.refused.Store(true)
+		}
+		return response, err
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 func (c *cluster) makeClients(config *rest.Config) (err error) {
 	client, err := rest.HTTPClientFor(config)
