@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,6 +19,7 @@ import (
 	"github.com/perennial-ml/perennial/testsuite/dlclab"
 	"github.com/perennial-ml/perennial/testsuite/dltslab"
 	"github.com/perennial-ml/perennial/testsuite/openpailab"
+	"github.com/perennial-ml/perennial/testsuite/uailab"
 	"github.com/perennial-ml/perennial/trial"
 )
 
@@ -46,6 +48,8 @@ func (b *bound) Cleanup(end func())           { b.ends = append(b.ends, end) }
 func (b *bound) Helper()                      {}
 func (b *bound) Errorf(what string, v ...any) { panic(fmt.Sprintf(what, v...)) }
 func (b *bound) FailNow()                     {}
+func (b *bound) Logf(what string, v ...any)   { fmt.Fprintf(os.Stderr, what+"\n", v...) }
+func (b *bound) Skip(why ...any)              { panic(fmt.Sprint(why...)) }
 
 func (b *bound) end() {
 	for _, end := range slices.Backward(b.ends) {
@@ -86,6 +90,10 @@ func standIns(with *bound) []func() (standIn, error) {
 				with.Cleanup(s.Close)
 			}
 			return standIn{"Azure ML", s.Section(), s.Environment(), 0, s, s.Refused}, err
+		},
+		func() (standIn, error) {
+			s := uailab.New(with)
+			return standIn{"UAI-Train, on UFS", s.Section(), nil, 0, s, s.Refused}, nil
 		},
 	}
 }

@@ -9,6 +9,7 @@ package uailab
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -85,6 +86,23 @@ func New(t testing.TB) *Service {
 		_ = os.RemoveAll(directory)
 	})
 	return s
+}
+
+// Section are the lines of a trainingService here, whose files are on the UFS.
+func (s *Service) Section() string {
+	return s.SectionWith(fmt.Sprintf("  ufsPath: %s\n  localStorageMountPoint: %s\n", UFS, s.Here))
+}
+
+// SectionWith are the lines of one with storage of its own.
+func (s *Service) SectionWith(storage string) string {
+	return fmt.Sprintf(`  platform: uai-train
+  publicKey: %s
+  privateKey: %s
+  projectId: %s
+  endpoint: %s
+  image: %s
+  nodeType: 1-P40
+%s`, PublicKey, PrivateKey, Project, s.URL, Image, storage)
 }
 
 // Renew has the old private key refused from now on.

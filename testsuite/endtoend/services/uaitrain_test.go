@@ -13,29 +13,14 @@ import (
 	"github.com/perennial-ml/perennial/testsuite/uailab"
 )
 
-func onUAITrain(service *uailab.Service, storage string) string {
-	return fmt.Sprintf(`  platform: uai-train
-  publicKey: %s
-  privateKey: %s
-  projectId: %s
-  endpoint: %s
-  image: %s
-  nodeType: 1-P40
-%s`, uailab.PublicKey, uailab.PrivateKey, uailab.Project, service.URL, uailab.Image, storage)
-}
-
-func onUFS(service *uailab.Service) string {
-	return onUAITrain(service, fmt.Sprintf("  ufsPath: %s\n  localStorageMountPoint: %s\n", uailab.UFS, service.Here))
-}
-
 func onUFile(service *uailab.Service) string {
-	return onUAITrain(service, fmt.Sprintf("  ufilePath: %s/team\n  ufileEndpoint: %s\n", uailab.Bucket, service.Address))
+	return service.SectionWith(fmt.Sprintf("  ufilePath: %s/team\n  ufileEndpoint: %s\n", uailab.Bucket, service.Address))
 }
 
 func TestTrialsOnUAITrainOutliveTheirHost(t *testing.T) {
 	t.Parallel()
 	service, h := uailab.New(t), endtoend.NewHome(t)
-	run := h.Follow(h.Experiment(endtoend.Plan{Trials: 4, Concurrency: 2, Steps: "10", Pause: "0.3", Code: "code", Platform: onUFS(service)}))
+	run := h.Follow(h.Experiment(endtoend.Plan{Trials: 4, Concurrency: 2, Steps: "10", Pause: "0.3", Code: "code", Platform: service.Section()}))
 	for sequence := range 2 {
 		h.Await("another trial in the ledger", func() bool { return len(h.Ledger()) > sequence })
 		h.KillAndAwait(endtoend.Host)
@@ -57,7 +42,7 @@ func TestARefusedKeyOfUAITrainIsRenewedAndATrialEndsEarly(t *testing.T) {
 	service, h, secret := uailab.New(t), endtoend.NewHome(t), filepath.Join(t.TempDir(), "private-key")
 	renew := func(key string) { require.NoError(t, os.WriteFile(secret, []byte(key+"\n"), 0o600)) }
 	renew(uailab.PrivateKey)
-	section := strings.ReplaceAll(onUFS(service), uailab.PrivateKey, "${file:"+secret+"}")
+	section := strings.ReplaceAll(service.Section(), uailab.PrivateKey, "${file:"+secret+"}")
 	plan := endtoend.Plan{Trials: 1, Concurrency: 1, Steps: "4000", Pause: "0.3", Code: "code", Platform: strings.ReplaceAll(section, "1-P40", "8-V100")}
 	told := h.Run("validate", h.Experiment(plan))
 	require.Equal(t, 2, told.Code, told.Stdout+told.Stderr)
