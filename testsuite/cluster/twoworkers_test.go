@@ -109,6 +109,9 @@ func composed(t *testing.T, c *Cluster) {
 	kill()
 	one.KillAll()
 	two.AwaitFor(limit, "the second to work", func() bool { return slices.Equal(staff(t, two), []string{"WORKS", "SILENT silent"}) })
+	shared, err := os.ReadDir(keys)
+	require.NoError(t, err)
+	require.Len(t, shared, 1, "both seal with one key")
 
 	plan := small()
 	id := two.Follow(two.Experiment(plan)).ID()

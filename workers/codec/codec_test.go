@@ -258,3 +258,27 @@ func TestAClientWithoutKeysGetsWhatItCannotReadAndNoMore(t *testing.T) {
 	require.Equal(t, "for us only", text)
 	require.False(t, strings.Contains(payloads.String(), "for us only"))
 }
+
+func TestWhoWasGivenTheKeysOfAnotherMachineSealsWithTheNewestOfThem(t *testing.T) {
+	first := places(t)
+	ring := opened(t, first)
+	_, err := codec.Rotate(first)
+	require.NoError(t, err)
+	secret := sealed(t, opened(t, first), plain("x"))
+
+	second := places(t)
+	require.NoError(t, os.CopyFS(second.Keys, os.DirFS(first.Keys)))
+	other := opened(t, second)
+	require.Equal(t, keyOf(secret), keyOf(sealed(t, other, plain("y"))))
+	require.Equal(t, opened(t, first).IDs(), other.IDs())
+	files, err := os.ReadDir(second.Keys)
+	require.NoError(t, err)
+	require.Len(t, files, 2, "no key is made that the other machine lacks")
+
+	older := ring.IDs()[0]
+	chosen, err := codec.With(second, older)
+	require.NoError(t, err)
+	require.Equal(t, older, keyOf(sealed(t, chosen, plain("z"))))
+	_, err = codec.With(second, "nobodys")
+	require.Error(t, err)
+}

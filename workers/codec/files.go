@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"cmp"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
@@ -75,18 +76,39 @@ func readKeys(directory string) (map[string]cipher.AEAD, error) {
 }
 
 func readKey(path string) (cipher.AEAD, error) {
-	content, err := os.ReadFile(path)
+	read, err := readKeyFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("key: %w", err)
-	}
-	var read keyFile
-	if err := json.Unmarshal(content, &read); err != nil || len(read.Key) != keySize || read.Format < 1 {
-		return nil, fmt.Errorf("%s is no key: put the file back from a backup, or, if it was never a key, move it away", path)
-	}
-	if read.Format > Format {
-		return nil, fmt.Errorf("the key %s was written by a newer starter (format %d): update starter", path, read.Format)
+		return nil, err
 	}
 	return newAEAD(read.Key)
+}
+
+func readKeyFile(path string) (read keyFile, err error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return read, fmt.Errorf("key: %w", err)
+	}
+	if err := json.Unmarshal(content, &read); err != nil || len(read.Key) != keySize || read.Format < 1 {
+		return read, fmt.Errorf("%s is no key: put the file back from a backup, or, if it was never a key, move it away", path)
+	}
+	if read.Format > Format {
+		return read, fmt.Errorf("the key %s was written by a newer starter (format %d): update starter", path, read.Format)
+	}
+	return read, nil
+}
+
+// oldestFirst orders keys by when they were made.
+func (f Files) oldestFirst(ids []string) error {
+	made := map[string]time.Time{}
+	for _, id := range ids {
+		read, err := readKeyFile(filepath.Join(f.Keys, id))
+		if err != nil {
+			return err
+		}
+		made[id] = read.Created
+	}
+	slices.SortFunc(ids, func(a, b string) int { return cmp.Or(made[a].Compare(made[b]), cmp.Compare(a, b)) })
+	return nil
 }
 
 func newAEAD(key []byte) (cipher.AEAD, error) {

@@ -41,7 +41,8 @@ func (e *MissingError) Error() string {
 		database, strings.Join(e.IDs, ", "), e.Files.Keys, database, database)
 }
 
-// Open reads the ring, and makes the first key of a database that needs none yet.
+// Open reads the ring, and makes the first key of a database that needs none yet: where
+// keys are there without, such as those of another machine, the newest of them is it.
 // A key that the ledger names, or without a ledger the database itself, and that
 // is not there is a MissingError; it is never made anew.
 func Open(files Files) (*Ring, error) {
@@ -51,6 +52,9 @@ func Open(files Files) (*Ring, error) {
 	}
 	if err := ring.restoreLedger(); err != nil {
 		return nil, err
+	}
+	if ring, err = Read(files); err != nil || ring.newest != "" {
+		return ring, err
 	}
 	if _, err = Rotate(files); err != nil {
 		return nil, err
@@ -68,6 +72,12 @@ func (r *Ring) restoreLedger() error {
 	missing := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return r.keys[id] != nil })
 	if len(missing) > 0 {
 		return &MissingError{Files: r.files, IDs: missing}
+	}
+	if len(ids) == 0 {
+		ids = slices.Collect(maps.Keys(r.keys))
+		if err := r.files.oldestFirst(ids); err != nil {
+			return err
+		}
 	}
 	if len(ids) == 0 {
 		return nil
