@@ -144,6 +144,7 @@ func TestATrialOutlivesAllThatHappensToItsClusterOrHasAnotherAttempt(t *testing.
 	w.killRunner(trial.Key{Experiment: id, Sequence: 6, Attempt: 1})
 	next(6)
 	require.Equal(t, "runner-died", w.attempts(id, 6)[0].Reason.Code)
+	w.awaitMetric(rows[6].ID, 2)
 
 	run.Signal(syscall.SIGSTOP)
 	w.KillAndAwait(endtoend.Host)
@@ -160,6 +161,7 @@ func TestATrialOutlivesAllThatHappensToItsClusterOrHasAnotherAttempt(t *testing.
 	w.AwaitState(id, 7, "SUCCEEDED", 1)
 	lost[rows[6].ID+"/2"] = true
 	w.AwaitState(id, 6, "RUNNING", 3)
+	w.awaitMetric(rows[6].ID, 3)
 
 	w.lab.Kill(t, kube.Kubelet)
 	w.killPods()

@@ -90,6 +90,11 @@ func (w *world) awaitReported(id string, trials int) {
 	})
 }
 
+// awaitMetric waits until an attempt of a trial has reported.
+func (w *world) awaitMetric(trial string, attempt int) {
+	w.Await("a metric of "+trial, func() bool { ran := w.Ledger()[trial][attempt]; return ran != nil && len(ran.Metrics) > 0 })
+}
+
 // awaitEnded waits until a trial has come to its end, by its own word.
 func (w *world) awaitEnded(trial string, attempt int) {
 	w.Await("the end of "+trial, func() bool { ran := w.Ledger()[trial][attempt]; return ran != nil && ran.Ended })
