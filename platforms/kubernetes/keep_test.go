@@ -48,3 +48,20 @@ func TestWhatIsToBeKeptStaysAfterItsTrialAndGoesByItselfOrWithTheExperiment(t *t
 		})
 	}
 }
+
+func TestWhatIsToBeKeptOutlivesACleanUpThatComesBeforeItsControllerKnowsOfItsEnd(t *testing.T) {
+	cluster := kube.Up(t)
+	namespace := cluster.Namespace(t)
+	p := open(t, cluster, namespace, map[string]any{"keepFor": 3600})
+	handle := submit(t, p, "sleep 2")
+	await(t, p, handle, func(r platforms.Report) bool { return r.Phase == platforms.Running })
+	cluster.Freeze(t, kube.Controllers)
+	defer cluster.Thaw(t, kube.Controllers)
+	await(t, p, handle, exited)
+	require.NoError(t, p.(platforms.WithForget).Forget(t.Context(), handle))
+	require.NoError(t, p.(platforms.WithCleanup).CleanUp(t.Context()))
+	left, err := p.(platforms.WithLeftovers).Leftovers(t.Context())
+	require.NoError(t, err)
+	require.Len(t, left.Found, 1)
+	require.Equal(t, 1, left.Found[0].Things["Job"])
+}

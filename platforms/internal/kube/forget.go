@@ -64,7 +64,10 @@ func (s *site) keep(ctx context.Context, name string) (bool, error) {
 	if err != nil || s.job.condition(found).suspended {
 		return false, ignoreNotFound(err)
 	}
-	change, _ := json.Marshal(object{"spec": s.job.lifetime(int64(s.section.KeepFor.Seconds()))}) // plain data cannot fail
+	change, _ := json.Marshal(object{ // plain data cannot fail
+		"metadata": object{"annotations": object{keptAnnotation: "true"}},
+		"spec":     s.job.lifetime(int64(s.section.KeepFor.Seconds())),
+	})
 	_, err = s.client().Patch(ctx, name, types.MergePatchType, change, metav1.PatchOptions{FieldManager: fieldManager})
 	return err == nil, ignoreNotFound(err)
 }
@@ -167,13 +170,21 @@ func (s *site) disposeAll(ctx context.Context) error {
 		return ignoreNotFound(err)
 	}
 	for i := range list.Items {
-		remove := s.delete
-		if s.job.condition(&list.Items[i]).over {
-			remove = s.dispose
-		}
-		err = errors.Join(err, remove(ctx, list.Items[i].GetName()))
+		err = errors.Join(err, s.disposeLast(ctx, &list.Items[i]))
 	}
 	return err
+}
+
+// disposeLast disposes of a run when its experiment is over. One that is kept already may
+// have ended so lately that its object does not say so yet.
+func (s *site) disposeLast(ctx context.Context, found *unstructured.Unstructured) error {
+	switch {
+	case found.GetAnnotations()[keptAnnotation] != "":
+		return nil
+	case s.job.condition(found).over:
+		return s.dispose(ctx, found.GetName())
+	}
+	return s.delete(ctx, found.GetName())
 }
 
 // deleteAll deletes an experiment's objects of a kind, if there are any.

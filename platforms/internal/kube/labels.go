@@ -22,6 +22,8 @@ const (
 	intentAnnotation = "perennial.dev/intent"
 	// limitAnnotation is Job.LogLimit, for whoever keeps the output at the end.
 	limitAnnotation = "perennial.dev/log-limit"
+	// keptAnnotation is set on what is over and goes by itself, some time after.
+	keptAnnotation = "perennial.dev/kept"
 )
 
 // holdFinalizer keeps a pod that its controller deletes until Forget lets go.
