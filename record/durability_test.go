@@ -315,8 +315,23 @@ func TestARecordOfANewerVersionIsLeftAlone(t *testing.T) {
 	for _, open := range []func(string) (*Store, error){Open, OpenReadOnly} {
 		_, err = open(f.location)
 		require.ErrorIs(t, err, ErrNewer)
-		require.ErrorContains(t, err, fmt.Sprintf("its format is 99 and this one reads up to %d", format))
+		require.ErrorContains(t, err, fmt.Sprintf("its format is 99 and this one reads up to %d", Format))
 	}
+}
+
+func TestARecordOfAnOlderVersionIsBroughtUpToDateByItsHostAlone(t *testing.T) {
+	f := newFixture(t)
+	older := fmt.Sprintf("PRAGMA user_version = %d", Format-1)
+	if server != nil {
+		older = fmt.Sprintf("UPDATE format SET number = %d", Format-1)
+	}
+	_, err := f.writer.conn.ExecContext(background, older)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	_, err = OpenReadOnly(f.location)
+	require.ErrorIs(t, err, ErrOlder)
+	_, err = OpenBeside(f.location)
+	require.ErrorIs(t, err, ErrOlder)
 }
 
 func TestAReaderInAnotherProcessSeesCommitsAtOnce(t *testing.T) {

@@ -15,8 +15,9 @@ import (
 var migrations embed.FS
 
 const (
-	// format is the number of the newest migration.
-	format = 4
+	// Format is the number of the newest migration: hosts of which one has a higher one
+	// are not of the same version.
+	Format = 4
 	// applicationID marks a file as ours, in SQLite's application_id: "Prnl".
 	applicationID = 0x50726e6c
 )
@@ -61,7 +62,7 @@ func (k formatKeeper) migrate(ctx context.Context, conn *sql.Conn) error {
 	if err != nil {
 		return err
 	}
-	for number := found + 1; number <= format; number++ {
+	for number := found + 1; number <= Format; number++ {
 		if err := k.step(ctx, conn, number); err != nil {
 			return fmt.Errorf("migration %d: %w", number, err)
 		}
@@ -143,9 +144,9 @@ func formatOfSchema(ctx context.Context, conn *sql.Conn) (found int, err error) 
 }
 
 func notNewer(found int) error {
-	if found > format {
+	if found > Format {
 		return fmt.Errorf("%w: its format is %d and this one reads up to %d: install the newer starter again",
-			ErrNewer, found, format)
+			ErrNewer, found, Format)
 	}
 	return nil
 }

@@ -101,8 +101,8 @@ func (s *Store) checkReadable(formatOf func(context.Context, *sql.Conn) (int, er
 		return err
 	case number == 0:
 		return fmt.Errorf("%w: it is empty as yet", ErrNotFound)
-	case number < format:
-		return fmt.Errorf("its format is %d and must become %d: start the host of this version, which does that", number, format)
+	case number < Format:
+		return fmt.Errorf("%w: its format is %d, and a host of this version makes it %d", ErrOlder, number, Format)
 	}
 	return s.readID(ctx)
 }

@@ -15,7 +15,9 @@ import (
 var (
 	ErrNotFound = errors.New("not in the record")
 	ErrNewer    = errors.New("the record was written by a newer version of starter")
-	ErrDamaged  = errors.New("the record is damaged")
+	// ErrOlder goes away once a host of this version has the record.
+	ErrOlder   = errors.New("the record was written by an older version of starter")
+	ErrDamaged = errors.New("the record is damaged")
 	// ErrReadOnly is a record whose directory cannot be written: also whoever only reads
 	// needs a file of SQLite's beside it.
 	ErrReadOnly = errors.New("the record cannot be read where its directory cannot be written")

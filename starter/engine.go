@@ -173,8 +173,8 @@ func (e *engine) clientOptions(info host.Info) (client.Options, error) {
 	return info.ClientOptions()
 }
 
-// recordID waits for the record, which a host that is just starting makes after
-// it can be found.
+// recordID waits for the record, which a host that is just starting makes, or brings up
+// to date, after it can be found.
 func (e *engine) recordID(ctx context.Context) (string, error) {
 	for {
 		store, err := e.readRecord()
@@ -182,7 +182,7 @@ func (e *engine) recordID(ctx context.Context) (string, error) {
 			defer store.Close()
 			return store.ID(), nil
 		}
-		if !errors.Is(err, record.ErrNotFound) {
+		if !errors.Is(err, record.ErrNotFound) && !errors.Is(err, record.ErrOlder) {
 			return "", err
 		}
 		select {

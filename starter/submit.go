@@ -33,8 +33,8 @@ func (e *engine) elsewhere(ctx context.Context) (*record.Worker, error) {
 		return nil, nil
 	}
 	store, err := e.readRecord()
-	if errors.Is(err, record.ErrNotFound) {
-		return nil, nil
+	if errors.Is(err, record.ErrNotFound) || errors.Is(err, record.ErrOlder) {
+		return nil, nil // a host of this version makes it, or brings it up to date
 	}
 	if err != nil {
 		return nil, err

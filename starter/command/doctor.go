@@ -179,6 +179,8 @@ func (w World) recordHealth() finding {
 		return finding{"record", fine, "none yet", ""}
 	case errors.Is(err, record.ErrNewer):
 		return finding{"record", failing, err.Error(), "use the newer starter"}
+	case errors.Is(err, record.ErrOlder):
+		return finding{"record", worth, err.Error(), "starter serve starts one; trials go on meanwhile"}
 	case w.Homeless != nil:
 		return finding{"record", failing, err.Error(), "set PERENNIAL_RECORD as the host has it"}
 	case errors.Is(err, record.ErrUnreachable):

@@ -2,8 +2,10 @@ package command
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/trial"
 )
 
@@ -103,6 +106,16 @@ func TestDoctorFindsWhatMustBeMended(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(s.out.String()), &findings))
 	require.Contains(t, findings, finding{Name: "platform fake", State: worth, Text: "only 3 MiB are free"})
 	require.Contains(t, findings, finding{Name: "Temporal", State: fine, Text: "127.0.0.1:40001 answers"})
+	s.accepted(anID)
+	older, err := sql.Open("sqlite", RecordFile(s.World.Home))
+	require.NoError(t, err)
+	_, err = older.Exec(fmt.Sprintf("PRAGMA user_version = %d", record.Format-1))
+	require.NoError(t, errors.Join(err, older.Close()))
+	require.Equal(t, ExitDone, s.run("doctor"), s.out.String())
+	require.Contains(t, s.out.String(), "mend: starter serve")
+	require.Equal(t, ExitBadInput, s.run("ls"))
+	require.Contains(t, s.err.String(), "hint: starter serve")
+
 	require.NoError(t, os.WriteFile(RecordFile(s.World.Home), []byte(strings.Repeat("not a database ", 100)), 0o600))
 	require.Equal(t, ExitNoSuccess, s.run("doctor"))
 	require.Regexp(t, `(?m)^fail +record +.*the record is damaged`, s.out.String())

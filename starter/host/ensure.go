@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 
 	"golang.org/x/mod/semver"
 	"golang.org/x/sys/unix"
+
+	"github.com/perennial-ml/perennial/record"
 )
 
 // Starter is the program that is started when there is no host.
@@ -120,13 +123,13 @@ func (s *search) dismiss(host Info) error {
 }
 
 // compare tells by the sign whether the host is newer or older than the version.
-// Versions that are not releases are as good as any.
+// Versions that are not releases are as good as any that writes the same.
 func compare(info Info, version string) int {
 	if info.Format > Format {
 		return 1
 	}
 	if !semver.IsValid(info.Version) || !semver.IsValid(version) {
-		return 0
+		return cmp.Compare(info.Record, record.Format)
 	}
 	return semver.Compare(info.Version, version)
 }

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/perennial-ml/perennial/embedded"
+	"github.com/perennial-ml/perennial/record"
 )
 
 // These variables say what this test binary does when it is run as a starter.
@@ -178,7 +179,14 @@ func Test_a_newer_host_is_left_alone(t *testing.T) {
 
 func Test_a_lock_file_of_a_newer_format_is_a_newer_host(t *testing.T) {
 	require.Positive(t, compare(Info{Format: Format + 1, Version: "v1.0.0"}, "v1.0.0"))
-	require.Zero(t, compare(Info{Format: Format, Version: "devel"}, "v1.0.0"))
+	require.Zero(t, compare(Info{Format: Format, Record: record.Format, Version: "devel"}, "v1.0.0"))
+}
+
+func Test_of_versions_without_an_order_the_one_that_writes_older_records_is_older(t *testing.T) {
+	require.Negative(t, compare(Info{Format: Format, Record: record.Format - 1, Version: "0bb6a12"}, "25d8dfd"))
+	require.Positive(t, compare(Info{Format: Format, Record: record.Format + 1, Version: "25d8dfd"}, "0bb6a12"))
+	dir := opened(t)
+	require.Equal(t, record.Format, ensure(t, dir, starter(t, "0bb6a12", "")).Record)
 }
 
 func Test_stop_ends_the_host_and_is_content_without_one(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"golang.org/x/sys/unix"
 
+	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/workers/codec"
 )
 
@@ -29,6 +30,8 @@ type Info struct {
 	Nonce string `json:"nonce"`
 	// Version is that of the host's starter.
 	Version string `json:"version"`
+	// Record is the record.Format that it writes, 0 of one that did not tell yet.
+	Record int `json:"record,omitempty"`
 	// Address is the host:port of Temporal's frontend; it is empty until the
 	// host is ready.
 	Address   string `json:"address,omitempty"`
@@ -124,9 +127,9 @@ func wholeFile() *unix.Flock_t {
 // Info is what was published last.
 func (l *Lock) Info() Info { return l.info }
 
-// Publish tells others about this host; format and pid are filled in.
+// Publish tells others about this host; formats and pid are filled in.
 func (l *Lock) Publish(info Info) error {
-	info.Format, info.PID = Format, os.Getpid()
+	info.Format, info.Record, info.PID = Format, record.Format, os.Getpid()
 	content, err := json.Marshal(info)
 	if err != nil {
 		return fmt.Errorf("host lock: %w", err)
