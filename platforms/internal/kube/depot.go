@@ -34,8 +34,8 @@ const (
 )
 
 // Whether the code is there is asked first: a command that ends before it has read its
-// input breaks the connection off.
-const lookForCode = `mkdir -p '%s' && { [ ! -e '%s' ] || echo there; }`
+// input breaks the connection off. A volume that lost its power may have the name alone.
+const lookForCode = `mkdir -p '%[1]s' && { [ ! -e '%[2]s' ] || [ "$(wc -c <'%[2]s')" -ne %[3]d ] || echo there; }`
 
 // Whatever was cut off stays under a name that nobody reads; how much there is tells
 // whether all came.
@@ -80,7 +80,7 @@ func (s *site) deposit(ctx context.Context, volume, hash string, size int64) err
 	directory := depotDirectory(s.platform.section.Experiment)
 	file := path.Join(directory, hash)
 	err = s.atDepot(ctx, volume, func(pod string) error {
-		found, err := s.run(ctx, pod, fmt.Sprintf(lookForCode, directory, file), nil)
+		found, err := s.run(ctx, pod, fmt.Sprintf(lookForCode, directory, file, size), nil)
 		if err == nil && found == "" {
 			_, err = s.run(ctx, pod, fmt.Sprintf(depositCode, file, size), archive)
 		}
@@ -179,29 +179,48 @@ func (s *site) closeDepot(ctx context.Context, name string) error {
 	return ignoreNotFound(s.cluster.dynamic.Resource(pods).Namespace(s.namespace).Delete(ctx, name, metav1.DeleteOptions{}))
 }
 
-// depotPod is where the first role's pods would be, with their image, and waits.
+// depotPod is a pod as the first role's would be, with one volume of theirs and nothing of
+// what they run.
 func (s *site) depotPod(volume string) (*unstructured.Unstructured, error) {
-	role, experiment := s.section.Roles[0], s.platform.section.Experiment
-	spec := object{
-		"restartPolicy": "Never", "activeDeadlineSeconds": depotLasts, "terminationGracePeriodSeconds": 1,
-		"containers": []any{object{
-			"name": depotContainer, "image": role.Pod.Image, "command": []any{"sh", "-c", `trap "exit 0" TERM; while :; do sleep 1; done`},
-			"volumeMounts": []any{mount(volume, depotMount)},
-			"resources":    object{"requests": object{"cpu": "10m", "memory": "32Mi"}, "limits": object{"cpu": "1", "memory": "512Mi"}},
-		}},
-		"volumes": slices.Clone(role.Pod.Volumes),
+	pod, err := s.emptyPod(s.section.Roles[0].Pod)
+	if err != nil {
+		return nil, err
 	}
-	role.Pod.place(spec)
-	pod := object{"apiVersion": "v1", "kind": "Pod", "spec": spec,
-		"metadata": object{"name": "perennial-" + experiment + "-depot", "labels": s.section.marks(experiment)}}
-	for _, finish := range role.Pod.finish {
-		finish(trial.Key{Experiment: experiment}, pod)
+	spec := pod["spec"].(object)
+	delete(spec, "initContainers")
+	spec["activeDeadlineSeconds"] = depotLasts
+	all := spec["containers"].([]any)
+	theirs := all[slices.IndexFunc(all, isNamed(s.job.container))].(object)
+	container := object{
+		"name": depotContainer, "image": theirs["image"], "command": []any{"sh", "-c", `trap "exit 0" TERM; while :; do sleep 1; done`},
+		"volumeMounts": []any{mount(volume, depotMount)},
+		"resources":    object{"requests": object{"cpu": "10m", "memory": "32Mi"}, "limits": object{"cpu": "1", "memory": "512Mi"}},
 	}
+	if security := theirs["securityContext"]; security != nil {
+		container["securityContext"] = security
+	}
+	spec["containers"] = []any{container}
 	spec["volumes"] = slices.DeleteFunc(spec["volumes"].([]any), func(each any) bool { return !isNamed(volume)(each) })
+	pod["apiVersion"], pod["kind"] = "v1", "Pod"
 	return plain(pod)
 }
 
-// run runs a script in a pod, with an input, and returns the last of what it said.
+// emptyPod is a trial's pod around a trial's container in which nothing runs yet.
+func (s *site) emptyPod(from Pod) (object, error) {
+	experiment := s.platform.section.Experiment
+	container := object{"name": s.job.container, "image": from.Image, "env": []any{}, "volumeMounts": []any{}}
+	spec := object{"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": []any{container}, "volumes": slices.Clone(from.Volumes)}
+	from.place(spec)
+	name := "perennial-" + experiment + "-depot-" + s.platform.kind.Traits.Name
+	pod := object{"metadata": object{"name": name, "labels": s.section.marks(experiment)}, "spec": spec}
+	for _, finish := range from.finish {
+		finish(trial.Key{Experiment: experiment}, pod)
+	}
+	return patched(pod, from.Patch)
+}
+
+// run runs a script in a pod, with an input, and returns the last of what it printed.
+// Shells complain of much on their own, such as a locale, and that is no answer.
 func (s *site) run(ctx context.Context, pod, script string, input io.Reader) (string, error) {
 	request := s.cluster.raw.Post().AbsPath("/api/v1/namespaces", s.namespace, "pods", pod, "exec").
 		Param("container", depotContainer).Param("stdin", fmt.Sprint(input != nil)).Param("stdout", "true").Param("stderr", "true")
@@ -212,10 +231,10 @@ func (s *site) run(ctx context.Context, pod, script string, input io.Reader) (st
 	if err != nil {
 		return "", err
 	}
-	var said tail
-	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: input, Stdout: &said, Stderr: &said})
-	if err != nil && len(said) > 0 {
-		err = fmt.Errorf("%w: %s", err, said)
+	var said, complaints tail
+	err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: input, Stdout: &said, Stderr: &complaints})
+	if err != nil && len(complaints) > 0 {
+		err = fmt.Errorf("%w: %s", err, complaints)
 	}
 	return string(said), err
 }
@@ -235,7 +254,7 @@ func executorOf(config *rest.Config, request *rest.Request) (remotecommand.Execu
 	})
 }
 
-// tail is the last of what was said.
+// tail is the last of what was said by one.
 type tail []byte
 
 const longestTail = 512
