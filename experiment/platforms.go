@@ -311,7 +311,7 @@ var kubernetesOptions = &section{keys: []key{
 	{name: "tolerations", kind: listOf(free), doc: "taints of nodes to put up with, as a pod has them"},
 	{name: "volumes", kind: listOf(free), doc: "volumes, as a pod has them"},
 	{name: "volumeMounts", kind: listOf(free), doc: "where trials find the volumes, as a container has them"},
-	{name: "queue", kind: text, doc: "the queue of Kueue"},
+	{name: "queue", kind: text, doc: "the queue of Kueue that holds trials back, for kinds that Kueue knows"},
 	{name: "podPatch", kind: free, doc: "metadata and spec of a pod, merged into those of trials as kubectl patch does; the trial's container is called trial"},
 	{name: "imagePullLimit", kind: durationFrom(1), fallback: int64(1800), doc: "how long an image may fail to be pulled before the trial has failed"},
 	{name: "keepFor", kind: durationFrom(0), doc: "how long objects and pods of ended trials stay, for people who want to look; they go at once where unset"},

@@ -109,6 +109,9 @@ func read(options json.RawMessage) (kube.Section, error) {
 	if written.KeepFor > 0 && !slices.Contains(kube.KeptKinds(), written.Kind) {
 		faults = append(faults, platforms.OptionFault{Field: "keepFor", Message: "is nothing that the cluster does for kind " + written.Kind, Hint: "it does for " + strings.Join(kube.KeptKinds(), ", ")})
 	}
+	if written.Queue != "" && !slices.Contains(append(kube.QueuedKinds(), kube.CustomKind), written.Kind) {
+		faults = append(faults, platforms.OptionFault{Field: "queue", Message: "is nothing that Kueue does for kind " + written.Kind, Hint: "it does for " + strings.Join(kube.QueuedKinds(), ", ")})
+	}
 	faults = append(faults, written.Code.Check(written.Volumes)...)
 	if fault := kube.CheckPatch(written.PodPatch); fault != nil {
 		faults = append(faults, *fault)

@@ -1,6 +1,7 @@
 package kubernetes_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/perennial-ml/perennial/platforms"
+	"github.com/perennial-ml/perennial/platforms/kubernetes"
 	"github.com/perennial-ml/perennial/testsuite/kube"
 )
 
@@ -20,6 +22,16 @@ func try(t *testing.T, p platforms.Platform) platforms.HostState {
 	require.NoError(t, err)
 	require.Len(t, states, 1)
 	return states[0]
+}
+
+func TestAQueueIsRefusedForAKindThatKueueNeverHoldsBack(t *testing.T) {
+	check := kubernetes.New(kubernetes.Options{}).Check
+	for _, kind := range []string{"Framework", "AdaptDLJob", "MPIJob"} {
+		require.ErrorContains(t, check(json.RawMessage(`{"image": "x", "queue": "q", "kind": "`+kind+`"}`)), "queue", kind)
+	}
+	for _, kind := range []string{"Job", "PyTorchJob", "TrainJob"} {
+		require.NoError(t, check(json.RawMessage(`{"image": "x", "queue": "q", "kind": "`+kind+`"}`)), kind)
+	}
 }
 
 func TestASectionIsRefusedForWhatTheClusterDoesNotHave(t *testing.T) {

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,15 @@ func ofKueue(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: resource}
 }
 
+// unqueued are kinds that Kueue knows nothing of and never holds back. Its MPIJob is that
+// of the MPI operator, of another version than the training operator's.
+var unqueued = []string{"AdaptDLJob", "Framework", "MPIJob"}
+
+// QueuedKinds are the names of those that a queue of Kueue holds back.
+func QueuedKinds() []string {
+	return slices.DeleteFunc(Kinds(), func(name string) bool { return slices.Contains(unqueued, name) })
+}
+
 // served calls with a resource in its version, and for one of Kueue's with the version
 // before, where the cluster does not serve it.
 func served(resource schema.GroupVersionResource, call func(schema.GroupVersionResource) error) error {
@@ -47,19 +57,8 @@ func isQueued(u *unstructured.Unstructured) bool {
 // isHeldBack tells whether an object's spec lets no pod be: whoever queues it may say so
 // before the object's own status does.
 func (k jobKind) isHeldBack(u *unstructured.Unstructured) bool {
-	return k.suspended != nil && contains(u.Object["spec"], k.suspended)
-}
-
-// contains tells whether an object has all that part has.
-func contains(whole any, part object) bool {
-	there, _ := whole.(object)
-	for name, wanted := range part {
-		inside, deeper := wanted.(object)
-		if deeper && !contains(there[name], inside) || !deeper && there[name] != wanted {
-			return false
-		}
-	}
-	return true
+	spec, _ := u.Object["spec"].(object)
+	return k.suspended != nil && holds(spec, k.suspended)
 }
 
 // saidByKueue is why an object is not admitted, in Kueue's own words.
