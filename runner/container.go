@@ -53,6 +53,7 @@ func contain(directory, jobFile string) (*rundir.ExitRecord, error) {
 	}
 	c := newContainer(run, job)
 	c.printer.begin()
+	rundir.CrashPoint("runner.told-before-claim")
 	err = c.live()
 	exit, readErr := run.ReadExit()
 	if err != nil && exit == nil {

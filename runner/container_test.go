@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/perennial-ml/perennial/metrics"
+	"github.com/perennial-ml/perennial/runner/rundir"
 	"github.com/perennial-ml/perennial/runner/stream"
 	"github.com/perennial-ml/perennial/trial"
 )
@@ -180,6 +181,15 @@ func TestAContainerThatIsKilledLeavesItsLastValues(t *testing.T) {
 	message := c.told()
 	require.Nil(t, message.Exit)
 	require.Equal(t, []string{"2 FINAL 2", "1 PERIODICAL 1"}, lines(message.Last))
+}
+
+func TestAContainerThatIsKilledBeforeItsCommandBeginsHasToldThatItWasThere(t *testing.T) {
+	c := newContainer(t, "touch ran; sleep 1000").start(rundir.CrashVariable + "=runner.told-before-claim")
+	require.Error(t, c.command.Wait())
+	message := c.told()
+	require.Equal(t, c.spec.Key.String(), message.Run)
+	require.Nil(t, message.Exit)
+	require.NoFileExists(t, filepath.Join(c.spec.Directories.Code, "ran"))
 }
 
 func TestAContainerThatIsStartedAgainTellsWhatTheFirstOneDid(t *testing.T) {

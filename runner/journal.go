@@ -83,10 +83,10 @@ func newPrinter(run rundir.Run, key trial.Key, to io.Writer) *printer {
 
 // begin prints until finish is called.
 func (p *printer) begin() {
+	// Of a runner that is killed before the first metric it tells that there was one.
+	_ = p.tell()
 	go func() {
 		defer close(p.done)
-		// Of a runner that is killed before the first metric it tells that there was one.
-		_ = p.tell()
 		for {
 			select {
 			case exit := <-p.exit:

@@ -21,8 +21,12 @@ import (
 	"github.com/perennial-ml/perennial/trial"
 )
 
-// terminated is the exit code of what TERM ended before it began.
-const terminated = 143
+// terminated is the exit code of what TERM ended before it began, and killed that of what
+// KILL ended.
+const (
+	terminated = 143
+	killed     = 137
+)
 
 // journalPatience is how long a Poll waits for the last lines of those that have
 // just ended: so the usual end is told at once, and whole.
@@ -561,7 +565,8 @@ func (s sight) ended(report *platforms.Report) {
 		s.lost(report, trial.Reason{Code: "pod-failed", Text: words("the cluster ended its pod", s.pod.fault)})
 		return
 	}
-	if s.pod.message != nil && container.reason != outOfMemory {
+	// Its message is the first that a runner writes: without one the command never began.
+	if (s.pod.message != nil || container.code == killed) && container.reason != outOfMemory {
 		s.lost(report, trial.Reason{Code: "runner-died", Text: "its runner was killed in its container"})
 		return
 	}
