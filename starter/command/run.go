@@ -93,7 +93,7 @@ func (w World) run(ctx context.Context, file, id string, how following) error {
 	start := progress.Start{ID: id, Name: config.Name}
 	return w.submit(ctx, how, start, func(host Host) (trial.Command, error) {
 		if host.Machine != "" {
-			if err := w.Engine.Deposit(ctx, id, &config); err != nil {
+			if err := w.handOver(ctx, host, id, &config); err != nil {
 				return trial.Command{}, badInput("", "hand the experiment over to the worker on %s: %w", host.Machine, err)
 			}
 		}
