@@ -117,8 +117,8 @@ func (a *Activities) Command(ctx context.Context, id string, command trial.Comma
 	if err := a.check(ctx, id, command); err != nil {
 		return 0, err
 	}
-	if command.Name == trial.Accept && a.Fetch != nil {
-		if err := a.Fetch(ctx, id); err != nil {
+	if command.Name == trial.Accept {
+		if err := a.fetch(ctx, id); err != nil {
 			return 0, err
 		}
 	}
@@ -135,6 +135,19 @@ func (a *Activities) Command(ctx context.Context, id string, command trial.Comma
 		a.sweep()
 	}
 	return event.Number, err
+}
+
+// fetch refuses an experiment of which what was handed over cannot be used here, such as
+// without its key: nothing mends that by itself, and whoever submits it waits.
+func (a *Activities) fetch(ctx context.Context, id string) error {
+	if a.Fetch == nil {
+		return nil
+	}
+	err := a.Fetch(ctx, id)
+	if err == nil || ctx.Err() != nil || errors.Is(err, record.ErrUnreachable) || errors.Is(err, record.ErrFenced) {
+		return err
+	}
+	return rejection(err)
 }
 
 // sweep has somebody look at once for what got lost, and at what is to be removed.
