@@ -66,8 +66,8 @@ class Experiment:
         """
         found = self._found() if self._name else None
         if found is None:
-            self._submit(port)
-        else:
+            found = self._submitted(port)
+        if found:
             self._go_on(found, port)
         self._greet()
 
@@ -249,6 +249,16 @@ class Experiment:
             self.id = json.loads(program.run('show', self._name or self.id, '--output', 'json'))['id']
             found = self._found()
         return found
+
+    def _submitted(self, port: int | None) -> dict | None:
+        """None once it is, and how it stands where the same script, run twice at once, was sooner."""
+        try:
+            return self._submit(port)
+        except program.BadInput:
+            found = self._found() if self._name else None
+            if not found:
+                raise
+            return found
 
     def _submit(self, port: int | None) -> None:
         if self.config is None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -17,6 +19,8 @@ _VARIABLE = 'PERENNIAL_STARTER'
 _BAD_INPUT = 2  # starter's exit code
 _PATIENCE = 60.0  # seconds that a host has to come back
 _ANSWER = 60.0  # seconds that one answer may take
+# What a host that dies does to a request, also in the middle of its answer.
+_CUT_OFF = (ConnectionError, urllib.error.URLError, http.client.HTTPException, socket.timeout)
 
 
 class StarterNotFound(FileNotFoundError):
@@ -94,7 +98,7 @@ class Host:
         while True:
             try:
                 return send(self.address(), method, path, body, key)
-            except (ConnectionError, urllib.error.URLError, TimeoutError):
+            except _CUT_OFF:
                 if time.monotonic() > deadline:
                     raise
                 self._address = ''  # another one may be elsewhere

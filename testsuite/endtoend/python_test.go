@@ -1,6 +1,8 @@
 package endtoend
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,6 +45,30 @@ func TestAPythonScriptWrittenForNNIRunsWithOneImportChanged(t *testing.T) {
 	run := h.script(interpreter, filepath.Join(h.Work, "surface.py"))
 	require.Zero(t, run.Wait(3*Patience), "%s\n%s", run.said(), run.Said())
 	h.RequireNothingLeft()
+}
+
+func TestAnAnswerThatAHostsDeathCutsOffIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	dying := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked++; asked == 1 {
+			w.Header().Set("Content-Length", "1000")
+			w.Write([]byte(`{"half": `))
+			http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}
+		w.Write([]byte(`{"whole": 1}`))
+	}))
+	t.Cleanup(dying.Close)
+	h := NewHome(t)
+	require.NoError(t, os.MkdirAll(h.Dir, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(h.Dir, "token"), []byte("t\n"), 0o600))
+	starter := h.Write("starter", "#!/bin/sh\necho "+dying.URL+"/?t=once\n")
+	require.NoError(t, os.Chmod(starter, 0o700))
+	h = h.With("PERENNIAL_STARTER=" + starter).With("PYTHONPATH=" + filepath.Join(Root(), "python")).With("PYTHONDONTWRITEBYTECODE=1")
+	run := h.script("python3", "-c", "from perennial.program import Host; print(Host().ask('GET', '/'))")
+	require.Zero(t, run.Wait(Patience), run.said())
+	require.Equal(t, "{'whole': 1}\n", run.Said())
 }
 
 // again is a script with an id of its own, which may be run again whatever befell it.
