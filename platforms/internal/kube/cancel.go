@@ -124,18 +124,20 @@ func (s *site) podsOf(ctx context.Context, key trial.Key) ([]unstructured.Unstru
 	return list.Items, nil
 }
 
-// progress tells whether any replica has begun, and whether all are over.
+// progress tells whether any replica has begun, and whether all are over: a controller may
+// have begun one anew in another pod.
 func (s *site) progress(own []unstructured.Unstructured) (begun, over bool) {
-	ended := map[replica]bool{}
+	ended, goesOn := map[replica]bool{}, false
 	for i := range own {
 		which, runs := s.replicaOf(&own[i])
 		state := stateOf(&own[i], s.job.container)
 		begun = begun || runs && state.trial.began()
+		goesOn = goesOn || runs && state.trial.running
 		if runs && state.trial.over() {
 			ended[which] = true
 		}
 	}
-	return begun, len(ended) == len(s.section.replicas(trial.Key{}))
+	return begun, !goesOn && len(ended) == len(s.section.replicas(trial.Key{}))
 }
 
 // note writes the intent beside the run, unless somebody has changed it since it was
