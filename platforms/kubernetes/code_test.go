@@ -137,6 +137,8 @@ func TestCodeThatIsTooLargeForTheClusterIsBroughtOnceOntoAVolumeAndGoesWithTheEx
 	require.Len(t, report.Journal.Records, 1)
 	require.NoError(t, p.(platforms.WithCleanup).CleanUp(t.Context()))
 	require.NoDirExists(t, lies)
+	gone := open(t, cluster, "gone-"+namespace, map[string]any{"volumes": volumes, "code": map[string]any{"volume": "code"}})
+	require.NoError(t, gone.(platforms.WithCleanup).CleanUp(t.Context()), "with its namespace")
 }
 
 func TestTheRunnerComesOutOfAnImage(t *testing.T) {

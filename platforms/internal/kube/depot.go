@@ -99,10 +99,16 @@ func (s *site) emptyDepot(ctx context.Context) error {
 	if volume == "" {
 		return nil
 	}
-	return s.atDepot(ctx, volume, func(pod string) error {
+	opened := false
+	err := s.atDepot(ctx, volume, func(pod string) error {
+		opened = true
 		_, err := s.run(ctx, pod, fmt.Sprintf("rm -rf '%s'", depotDirectory(s.platform.section.Experiment)), nil)
 		return err
 	})
+	if !opened { // where the namespace is gone, its claims are
+		return ignoreNotFound(err)
+	}
+	return err
 }
 
 // largestArchive is the size of the largest that was packed for the experiment.
@@ -148,7 +154,9 @@ func (s *site) openDepot(ctx context.Context, volume string) (string, error) {
 		switch {
 		case err != nil && limited.Err() == nil:
 			return "", err
-		case err != nil || seen.deleting:
+		case err != nil:
+		case seen.deleting:
+			why = words("an earlier one is not gone yet", seen.node)
 		case seen.trial.running:
 			return seen.name, nil
 		case seen.over():
