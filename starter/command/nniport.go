@@ -52,6 +52,9 @@ func (w World) checkPort(ctx context.Context, p NNIPort) error {
 		}
 		return nil
 	}
+	if p.Port < 1 || p.Port > 65535 {
+		return badInput("a number from 1 to 65535", "%d is no port", p.Port)
+	}
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", p.Port))
 	if err != nil {
 		if _, none := w.Engine.Find(ctx); none == nil {

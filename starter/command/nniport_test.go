@@ -20,7 +20,13 @@ func TestAPortForNNIsClientsIsOpenedOnceTheExperimentIsAcceptedAndRefusedBeforeI
 	require.Contains(t, s.err.String(), "port "+port)
 	require.Empty(t, s.sent, "nothing was started")
 	require.Equal(t, ExitBadInput, s.run("run", file, "--detach", "--nni-open"))
+	for _, none := range []string{"70000", "-5"} {
+		require.Equal(t, ExitBadInput, s.run("run", file, "--detach", "--port", none))
+		require.Contains(t, s.err.String(), none+" is no port")
+	}
+	require.Empty(t, s.sent)
 	require.NoError(t, taken.Close())
+	s.engine.running = true // whoever has the port by now
 	require.Equal(t, ExitDone, s.run("run", file, "--detach", "--port", port, "--nni-open"), s.err.String())
 	require.Len(t, s.engine.nni, 1)
 	require.True(t, s.engine.nni[0].Open)

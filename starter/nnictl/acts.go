@@ -34,7 +34,7 @@ func (b *beginning) run() (args []string) {
 	if b.foreground {
 		args = []string{"--foreground"}
 	}
-	if b.port > 0 {
+	if b.port != 0 {
 		args = append(args, "--port", strconv.Itoa(b.port))
 	}
 	return args
@@ -96,7 +96,7 @@ func (n *nnictl) view() *cobra.Command {
 				return err
 			}
 			chosen, err := n.Choose(cmd.Context(), args[0])
-			if err == nil && how.port > 0 {
+			if err == nil && how.port != 0 {
 				err = n.OpenNNI(cmd.Context(), command.NNIPort{Experiment: chosen.ID, Port: how.port})
 			}
 			if err != nil {
