@@ -138,7 +138,8 @@ func (a *Activities) Command(ctx context.Context, id string, command trial.Comma
 }
 
 // fetch refuses an experiment of which what was handed over cannot be used here, such as
-// without its key: nothing mends that by itself, and whoever submits it waits.
+// without its key: nothing mends that by itself, and whoever submits it waits. One that
+// another worker has accepted stays so, whoever answers.
 func (a *Activities) fetch(ctx context.Context, id string) error {
 	if a.Fetch == nil {
 		return nil
@@ -147,7 +148,15 @@ func (a *Activities) fetch(ctx context.Context, id string) error {
 	if err == nil || ctx.Err() != nil || errors.Is(err, record.ErrUnreachable) || errors.Is(err, record.ErrFenced) {
 		return err
 	}
-	return rejection(err)
+	_, unknown := a.Record.Experiment(ctx, id)
+	switch {
+	case errors.Is(unknown, record.ErrNotFound):
+		return rejection(err)
+	case unknown != nil:
+		return err
+	}
+	a.Logger.Warn("what was handed over with an experiment cannot be used here", "experiment", id, "error", err)
+	return nil
 }
 
 // sweep has somebody look at once for what got lost, and at what is to be removed.

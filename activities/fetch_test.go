@@ -23,6 +23,11 @@ func TestAnExperimentIsRefusedOfWhichWhatWasHandedOverCannotBeUsed(t *testing.T)
 	require.True(t, refused.NonRetryable())
 	require.Contains(t, refused.Message(), "no key opens secrets.json")
 
+	row, err := f.Experiment(ctx, id)
+	require.NoError(t, err)
+	_, err = f.Command(ctx, id, trial.Command{ID: "command-1", Name: trial.Accept, Value: row.Config})
+	require.NoError(t, err, "the worker before has accepted it")
+
 	f.Fetch = func(context.Context, string) error { return fmt.Errorf("read: %w", record.ErrUnreachable) }
 	_, err = f.Command(ctx, "otherone", accept)
 	require.ErrorIs(t, err, record.ErrUnreachable)
