@@ -29,7 +29,7 @@ func (w World) OpenRecord() (*record.Store, error) {
 	case errors.Is(err, record.ErrNewer):
 		return nil, badInput("use the newer starter, or another state directory by $PERENNIAL_HOME; nothing was changed", "%w", err)
 	case errors.Is(err, record.ErrOlder):
-		return nil, badInput("starter serve starts one; trials go on meanwhile", "%w", err)
+		return nil, badInput("starter serve --detach starts one; trials go on meanwhile", "%w", err)
 	case errors.Is(err, record.ErrReadOnly):
 		return nil, badInput("starter doctor says what a state directory needs", "%w", err)
 	case errors.Is(err, record.ErrDamaged):

@@ -180,7 +180,7 @@ func (w World) recordHealth() finding {
 	case errors.Is(err, record.ErrNewer):
 		return finding{"record", failing, err.Error(), "use the newer starter"}
 	case errors.Is(err, record.ErrOlder):
-		return finding{"record", worth, err.Error(), "starter serve starts one; trials go on meanwhile"}
+		return finding{"record", worth, err.Error(), "starter serve --detach starts one; trials go on meanwhile"}
 	case w.Homeless != nil:
 		return finding{"record", failing, err.Error(), "set PERENNIAL_RECORD as the host has it"}
 	case errors.Is(err, record.ErrUnreachable):
@@ -290,6 +290,9 @@ func (w World) temporalHealth(ctx context.Context, host Host) finding {
 	brief, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	client, err := w.Engine.Connect(brief, host)
+	if errors.Is(err, record.ErrOlder) {
+		return finding{"Temporal", worth, "not asked: its host is of an older version than the record needs", ""}
+	}
 	if err != nil {
 		return finding{"Temporal", failing, err.Error(), "starter serve --stop, then look into " + host.Log}
 	}

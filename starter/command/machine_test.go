@@ -112,9 +112,9 @@ func TestDoctorFindsWhatMustBeMended(t *testing.T) {
 	_, err = older.Exec(fmt.Sprintf("PRAGMA user_version = %d", record.Format-1))
 	require.NoError(t, errors.Join(err, older.Close()))
 	require.Equal(t, ExitDone, s.run("doctor"), s.out.String())
-	require.Contains(t, s.out.String(), "mend: starter serve")
+	require.Contains(t, s.out.String(), "mend: starter serve --detach")
 	require.Equal(t, ExitBadInput, s.run("ls"))
-	require.Contains(t, s.err.String(), "hint: starter serve")
+	require.Contains(t, s.err.String(), "hint: starter serve --detach")
 
 	require.NoError(t, os.WriteFile(RecordFile(s.World.Home), []byte(strings.Repeat("not a database ", 100)), 0o600))
 	require.Equal(t, ExitNoSuccess, s.run("doctor"))
