@@ -54,6 +54,13 @@ func New(options Options) http.Handler {
 	return protect(http.MaxBytesHandler(compress(mux), bodyLimit))
 }
 
+// Reads tells whether a request changes nothing and gives nobody more rights, as a link into
+// Temporal's Web UI would.
+func Reads(r *http.Request) bool {
+	leadsAway := strings.HasPrefix(r.URL.Path, APIPath+"/experiments/") && strings.HasSuffix(r.URL.Path, "/temporal")
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && !leadsAway
+}
+
 // bodyLimit is the most that a caller may send: search spaces are the largest of it.
 const bodyLimit = 1 << 20
 
@@ -62,8 +69,8 @@ const bodyLimit = 1 << 20
 func configuration(version string) huma.Config {
 	config := huma.DefaultConfig("Perennial", version)
 	config.Info.Description = "What experiments are doing and did. Everything is JSON; errors are application/problem+json. " +
-		"A call needs the cookie of an opened link, or the header \"Authorization: Bearer TOKEN\" with the content of " +
-		"the file \"token\" in the state directory."
+		"A call needs the cookie of an opened link, or the header \"Authorization: Bearer TOKEN\" with a token of " +
+		"\"starter token create\" or the content of the file \"token\" in the state directory."
 	config.OpenAPIPath, config.DocsPath, config.SchemasPath = APIPath+"/openapi", "", ""
 	config.CreateHooks = nil
 	config.RejectUnknownQueryParameters = true

@@ -1,6 +1,6 @@
-// Package door lets browsers into pages on loopback: by a link that works once, then by
-// a cookie. Loopback is no boundary on a machine with several users, nor against the
-// other pages that a browser has open.
+// Package door lets browsers into pages on loopback, by a link that works once or an access
+// token, then by a cookie, and programs by a token. Loopback is no boundary on a machine
+// with several users, nor against the other pages that a browser has open.
 package door
 
 import (
@@ -66,6 +66,11 @@ type Options struct {
 	// Token is what callers present as "Authorization: Bearer <token>", and what links
 	// are made with.
 	Token string
+	// Tokens let in others, who may do what the token allows; the zero value has none.
+	Tokens Tokens
+	// Reads tells whether a request only reads, which is all that a read-only token
+	// allows; nil means those by GET and HEAD.
+	Reads func(*http.Request) bool
 	// Port is the door's own. Cookies are named after it: browsers send them to every
 	// port of a host, and a user may run two servers.
 	Port int
@@ -83,8 +88,9 @@ type Options struct {
 }
 
 // Door is an http.Handler that lets in browsers that opened a link and callers that
-// know the token. Everybody else gets 401, on every path; whoever comes by a name that
-// is not this machine's, or from another page, is refused.
+// know a token. Everybody else gets 401, on every path; whoever comes by a name that
+// is not this machine's, or from another page, is refused. Programs are told why as
+// application/problem+json.
 type Door struct {
 	Options
 	cookie string
@@ -103,6 +109,9 @@ func New(options Options) *Door {
 	if options.Page == nil {
 		options.Page = func(path string) string { return path }
 	}
+	if options.Reads == nil {
+		options.Reads = isRead
+	}
 	return &Door{Options: options, cookie: fmt.Sprintf("perennial_%d", options.Port), opened: time.Now(),
 		origin: http.NewCrossOriginProtection(), used: map[string]bool{}}
 }
@@ -114,20 +123,38 @@ func NewSessions() []byte { return []byte(rand.Text() + rand.Text()) }
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Referrer-Policy", "same-origin")
-	page := d.Page(r.URL.Path)
 	switch {
 	case !loopback(r.Host):
-		http.Error(w, "this server is reached by the names of its own machine alone", http.StatusMisdirectedRequest)
+		refuse(w, r, http.StatusMisdirectedRequest, "this server is reached by the names of its own machine alone")
 	case d.bears(r.Header.Get("Authorization")):
 		d.enter(w, r)
+	case bearsAccess(r):
+		access, err := d.Tokens.open(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+		d.admit(w, r, access, err)
 	case r.Method == http.MethodGet && d.redeem(r.URL.Query().Get(linkParameter)):
 		d.welcome(w, r)
-	case !d.Open && !d.knows(r):
-		http.Error(w, fmt.Sprintf("this page is closed: open a fresh link, as printed by %q", d.Again), http.StatusUnauthorized)
+	default:
+		d.browser(w, r)
+	}
+}
+
+// browser serves who comes with a cookie, or could have one.
+func (d *Door) browser(w http.ResponseWriter, r *http.Request) {
+	id, known := d.knows(r)
+	page := d.Page(r.URL.Path)
+	entering := r.Method == http.MethodPost && r.URL.Path == entrance && d.Tokens != Tokens{}
+	switch {
+	case !d.Open && !known && !entering:
+		d.closed(w, r, http.StatusUnauthorized, fmt.Sprintf("this page is closed: open a fresh link, as printed by %s", d.Again))
 	case d.origin.Check(r) != nil || embeds(r):
-		http.Error(w, "requests from another page are refused", http.StatusForbidden)
+		refuse(w, r, http.StatusForbidden, "requests from another page are refused")
+	case entering:
+		d.login(w, r)
 	case page != r.URL.Path:
 		http.Redirect(w, r, page, http.StatusFound) // a link that was used before
+	case id != "" && !d.Open:
+		access, err := d.Tokens.valid(id)
+		d.admit(w, r, access, err)
 	default:
 		d.enter(w, r)
 	}
@@ -191,32 +218,39 @@ func (d *Door) redeem(ticket string) bool {
 // the token: were it a redirect, a browser that came from another site would
 // withhold the SameSite=Strict cookie.
 func (d *Door) welcome(w http.ResponseWriter, r *http.Request) {
-	http.SetCookie(w, &http.Cookie{Name: d.cookie, Value: d.session(time.Now()), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	d.setCookie(w, "")
 	page := *r.URL
 	page.Path = d.Page(page.Path)
 	query := page.Query()
 	query.Del(linkParameter)
 	page.Scheme, page.Host, page.RawQuery = "", "", query.Encode()
+	lead(w, page.String())
+}
+
+func (d *Door) setCookie(w http.ResponseWriter, id string) {
+	http.SetCookie(w, &http.Cookie{Name: d.cookie, Value: d.session(time.Now(), id), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+}
+
+func lead(w http.ResponseWriter, page string) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	fmt.Fprintf(w, "<!doctype html><meta http-equiv=\"refresh\" content=\"0;url=%[1]s\"><a href=\"%[1]s\">Open the page</a>\n",
-		html.EscapeString(page.String()))
+		html.EscapeString(page))
 }
 
 // sessionTime is how long a cookie opens the door: whoever leaves a page open for weeks
 // shall find it working.
 const sessionTime = 60 * 24 * time.Hour
 
-// A session is the second it ends in, random bytes and a MAC over both and the port, so
-// that nothing need be kept of it.
-const (
-	sessionBody = 8 + 16
-	sessionSize = sessionBody + sha256.Size
-)
+// A session is the second it ends in, random bytes, the id of the access token that it was
+// opened with, if any, and a MAC over all of it and the port, so that nothing need be kept
+// of it.
+const sessionBody = 8 + 16
 
-func (d *Door) session(now time.Time) string {
+func (d *Door) session(now time.Time, id string) string {
 	body := binary.BigEndian.AppendUint64(nil, uint64(now.Add(sessionTime).Unix()))
 	body = append(body, make([]byte, sessionBody-len(body))...)
 	rand.Read(body[8:])
+	body = append(body, id...)
 	return base64.RawURLEncoding.EncodeToString(append(body, d.sessionMAC(body)...))
 }
 
@@ -224,14 +258,17 @@ func (d *Door) sessionMAC(body []byte) []byte {
 	return mac(d.Sessions, "perennial session\x00", fmt.Appendf(nil, "%s%d", body, d.Port))
 }
 
-func (d *Door) knows(r *http.Request) bool {
+// knows tells whether a browser's cookie is ours, and of which access token, if any.
+func (d *Door) knows(r *http.Request) (id string, known bool) {
 	cookie, err := r.Cookie(d.cookie)
 	if err != nil {
-		return false
+		return "", false
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(cookie.Value)
-	if err != nil || len(raw) != sessionSize || !hmac.Equal(d.sessionMAC(raw[:sessionBody]), raw[sessionBody:]) {
-		return false
+	if err != nil || len(raw) < sessionBody+sha256.Size {
+		return "", false
 	}
-	return time.Now().Unix() < int64(binary.BigEndian.Uint64(raw))
+	body := raw[:len(raw)-sha256.Size]
+	known = hmac.Equal(d.sessionMAC(body), raw[len(body):]) && time.Now().Unix() < int64(binary.BigEndian.Uint64(body))
+	return string(body[sessionBody:]), known
 }

@@ -65,7 +65,7 @@ func TestALinkOpensTheDoorOnceAndTheCookieFromThenOn(t *testing.T) {
 	h := build(t, nil)
 	code, body := h.ask(http.MethodGet, "/")
 	require.Equal(t, http.StatusUnauthorized, code)
-	require.Contains(t, body, `"starter dashboard"`)
+	require.Contains(t, body, `printed by starter dashboard`)
 	link := door.Link("", token, "/x")
 	code, _ = h.ask(http.MethodGet, link)
 	require.Equal(t, http.StatusOK, code)

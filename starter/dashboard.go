@@ -51,11 +51,11 @@ func (d *dashboardServer) start(e *engine, store *record.Store) error {
 	if err != nil {
 		return fmt.Errorf("dashboard: %w", err)
 	}
-	d.nni = &nniPorts{engine: e, options: e.shown, store: store, token: token, count: d.count, servers: map[string]nniServer{}}
+	d.nni = &nniPorts{engine: e, options: e.shown, store: store, token: token, tokens: door.TokensIn(e.home), count: d.count, servers: map[string]nniServer{}}
 	d.at = "http://" + listener.Addr().String()
 	d.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		Handler: door.New(door.Options{Token: token, Port: place.Port, Sessions: place.Sessions, Again: "starter dashboard",
-			Inside: d.inside(e, store)})}
+		Handler: door.New(door.Options{Token: token, Tokens: door.TokensIn(e.home), Reads: dashboard.Reads, Port: place.Port, Sessions: place.Sessions,
+			Again: "starter dashboard", Inside: d.inside(e, store)})}
 	go d.server.Serve(listener) //nolint:errcheck // it always ends with ErrServerClosed
 	return nil
 }

@@ -47,6 +47,7 @@ type nniPorts struct {
 	options func(*record.Store) dashboard.Options
 	store   *record.Store
 	token   string
+	tokens  door.Tokens
 	count   func(http.Handler) http.Handler // of visitors
 
 	mu      sync.Mutex
@@ -98,7 +99,7 @@ func (n *nniPorts) open(port command.NNIPort) error {
 		before.Close()
 	}
 	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		Handler: door.New(door.Options{Token: n.token, Port: port.Port, Again: fmt.Sprintf("starter resume %s --port %d", port.Experiment, port.Port), Open: port.Open, Inside: n.count(inside)})}
+		Handler: door.New(door.Options{Token: n.token, Tokens: n.tokens, Port: port.Port, Again: fmt.Sprintf("starter resume %s --port %d", port.Experiment, port.Port), Open: port.Open, Inside: n.count(inside)})}
 	n.servers[port.Experiment] = nniServer{server, port.Port}
 	go server.Serve(listener) //nolint:errcheck // it always ends with ErrServerClosed
 	return nil

@@ -83,7 +83,7 @@ func leaves(cmd *cobra.Command, arguments map[string][]string) [][]string {
 }
 
 // neverWait are the commands that ask no host.
-var neverWait = map[string]bool{"platform": true, "completion": true, "help": true, "install-nnictl": true, "init": true, "version": true, "validate": true}
+var neverWait = map[string]bool{"platform": true, "completion": true, "help": true, "install-nnictl": true, "init": true, "version": true, "validate": true, "token": true}
 
 func TestEveryCommandEndsOnceItIsInterruptedWhateverItWaitsFor(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "experiment.yml")

@@ -110,7 +110,7 @@ func (w World) changingCommands() []*cobra.Command {
 }
 
 func (w World) machineCommands() []*cobra.Command {
-	return []*cobra.Command{w.doctorCommand(), w.platformCommand(), w.installNnictlCommand(), w.serveCommand(), w.keysCommand(), w.recordCommand(), w.workerCommand(), w.workersCommand(), w.tunerCommand(), w.versionCommand(), w.completionCommand()}
+	return []*cobra.Command{w.doctorCommand(), w.platformCommand(), w.installNnictlCommand(), w.serveCommand(), w.keysCommand(), w.tokenCommand(), w.recordCommand(), w.workerCommand(), w.workersCommand(), w.tunerCommand(), w.versionCommand(), w.completionCommand()}
 }
 
 func helpFor(cmd *cobra.Command, args []string) error {

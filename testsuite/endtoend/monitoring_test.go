@@ -47,17 +47,51 @@ func (h *Home) metrics() string {
 	h.t.Helper()
 	token, err := os.ReadFile(filepath.Join(h.Dir, "token"))
 	require.NoError(h.t, err)
+	code, text := h.call(strings.TrimSpace(string(token)), http.MethodGet, "/metrics", "")
+	require.Equal(h.t, http.StatusOK, code, text)
+	return text
+}
+
+// call asks the host's dashboard for something by a token.
+func (h *Home) call(token, method, path, body string) (int, string) {
+	h.t.Helper()
 	address, _, _ := strings.Cut(strings.TrimSpace(h.Must("dashboard", "--print")), "/?")
-	request, err := http.NewRequestWithContext(h.t.Context(), http.MethodGet, address+"/metrics", nil)
+	request, err := http.NewRequestWithContext(h.t.Context(), method, address+path, strings.NewReader(body))
 	require.NoError(h.t, err)
-	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Content-Type", "application/json")
 	answer, err := http.DefaultClient.Do(request)
 	require.NoError(h.t, err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	require.NoError(h.t, err)
-	require.Equal(h.t, http.StatusOK, answer.StatusCode, "%s", text)
-	return string(text)
+	return answer.StatusCode, string(text)
+}
+
+// requireTokens tries what access tokens of an experiment's host allow.
+func (h *Home) requireTokens(id string) {
+	h.t.Helper()
+	reading := strings.TrimSpace(h.Must("token", "create", "--read-only", "--name", "grafana"))
+	acting := strings.TrimSpace(h.Must("token", "create", "--expires", "1d"))
+	limit := `{"name": "set-concurrency", "value": 2}`
+	for _, try := range []struct {
+		code                      int
+		token, method, path, body string
+	}{
+		{http.StatusOK, reading, http.MethodGet, "/api/v1/experiments/" + id, ""},
+		{http.StatusOK, reading, http.MethodGet, "/nni/" + id + "/api/v1/nni/trial-jobs", ""},
+		{http.StatusForbidden, reading, http.MethodGet, "/api/v1/experiments/" + id + "/temporal", ""},
+		{http.StatusForbidden, reading, http.MethodPost, "/api/v1/experiments/" + id + "/commands", limit},
+		{http.StatusForbidden, reading, http.MethodDelete, "/nni/" + id + "/api/v1/nni/experiment", ""},
+		{http.StatusOK, acting, http.MethodPost, "/api/v1/experiments/" + id + "/commands", limit},
+	} {
+		code, text := h.call(try.token, try.method, try.path, try.body)
+		require.Equal(h.t, try.code, code, "%s %s: %s", try.method, try.path, text)
+	}
+	h.Must("token", "revoke", "grafana")
+	code, text := h.call(reading, http.MethodGet, "/api/v1/experiments", "")
+	require.Equal(h.t, http.StatusUnauthorized, code)
+	require.Contains(h.t, text, "was revoked")
 }
 
 func TestMonitoringSeesWhatAnExperimentDoesAndIsSentItsTraces(t *testing.T) {
@@ -77,6 +111,7 @@ func TestMonitoringSeesWhatAnExperimentDoesAndIsSentItsTraces(t *testing.T) {
 	} {
 		require.Contains(t, metrics, line)
 	}
+	h.requireTokens(id)
 	h.Must("stop", id)
 	require.Equal(t, "STOPPED", run.Finished(Patience).Status)
 	require.NotContains(t, h.metrics(), id, "of ended experiments the record tells")

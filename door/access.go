@@ -1,0 +1,99 @@
+package door
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"html"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// entrance is where the closed page sends an access token that somebody typed in.
+const entrance = "/enter"
+
+// recheck is how often a request that lasts, such as a stream, asks whether the token that
+// let it in still does.
+const recheck = time.Second
+
+func bearsAccess(r *http.Request) bool {
+	return strings.HasPrefix(r.Header.Get("Authorization"), "Bearer "+tokenPrefix)
+}
+
+func isRead(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
+
+// admit is the one place that holds whoever has an access token to what it allows.
+func (d *Door) admit(w http.ResponseWriter, r *http.Request, access Access, err error) {
+	switch {
+	case err != nil:
+		d.closed(w, r, http.StatusUnauthorized, err.Error())
+	case access.ReadOnly && !d.Reads(r):
+		refuse(w, r, http.StatusForbidden, fmt.Sprintf("access token %s may only read", access.ID))
+	default:
+		ctx, leave := context.WithCancel(r.Context())
+		defer leave()
+		go d.guard(ctx, leave, access.ID)
+		d.enter(w, r.WithContext(ctx))
+	}
+}
+
+// guard ends a request once the token that let it in is revoked or expires.
+func (d *Door) guard(ctx context.Context, end func(), id string) {
+	again := time.NewTicker(recheck)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		}
+		if _, err := d.Tokens.valid(id); err != nil {
+			end()
+			return
+		}
+	}
+}
+
+// login gives the browser of somebody who has typed in an access token its cookie.
+func (d *Door) login(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, 1<<12)
+	access, err := d.Tokens.open(strings.TrimSpace(r.PostFormValue("token")))
+	if err != nil {
+		d.closed(w, r, http.StatusUnauthorized, err.Error())
+		return
+	}
+	d.setCookie(w, access.ID)
+	lead(w, "/")
+}
+
+// closed refuses; a person may type in an access token instead, where there are any.
+func (d *Door) closed(w http.ResponseWriter, r *http.Request, status int, why string) {
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	if d.Tokens == (Tokens{}) || !isPage(r) {
+		refuse(w, r, status, why)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Perennial: closed</title>
+<main><h1>Closed</h1><p>%s</p><form method="post" action="%s">
+<label>Or an access token: <input type="password" name="token" autocomplete="off" required></label> <button>Open</button></form></main></html>
+`, html.EscapeString(why), entrance)
+}
+
+// isPage tells whether a browser asks for a page to show.
+func isPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
+
+// refuse says what is wrong, to people as text and to programs as RFC 9457 has it.
+func refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
+	if isPage(r) {
+		http.Error(w, why, status)
+		return
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	problem := map[string]any{"title": http.StatusText(status), "status": status, "detail": why}
+	_ = json.NewEncoder(w).Encode(problem) // whoever asked may have gone
+}
