@@ -58,7 +58,7 @@ func (s *Store) Attempts(ctx context.Context, experiment string, n int) ([]Attem
 // OpenAttempts returns the attempts on a platform, of all experiments, that have
 // no outcome or of which metrics may still be to come.
 func (s *Store) OpenAttempts(ctx context.Context, platform string) ([]Attempt, error) {
-	return s.query(ctx).attempts(" WHERE platform = ? AND (outcome = '' OR drained = 0)", platform)
+	return s.query(ctx).attempts(" WHERE platform = ? AND (outcome = '' OR drained = 0) AND "+s.ofMine(), platform)
 }
 
 // OpenByPlatform counts the same attempts, by platform.
@@ -70,7 +70,7 @@ func (s *Store) OpenByPlatform(ctx context.Context) (map[string]int, error) {
 		err := row.Scan(&platform, &count)
 		open[platform] = count
 		return err
-	}, "SELECT platform, COUNT(*) FROM attempts WHERE outcome = '' OR drained = 0 GROUP BY platform")
+	}, "SELECT platform, COUNT(*) FROM attempts WHERE (outcome = '' OR drained = 0) AND "+s.ofMine()+" GROUP BY platform")
 	return open, classify(err)
 }
 

@@ -201,8 +201,8 @@ func (t *transaction) accept(experiment string, config json.RawMessage) error {
 	if err := json.Unmarshal(config, &c); err != nil {
 		return rejected("configuration: %v", err)
 	}
-	_, err := t.exec(`INSERT INTO experiments (id, name, status, minimize, concurrency, max_trials, max_duration, created)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, experiment, c.Name, string(Running), c.minimizes(), c.Concurrency,
+	_, err := t.exec(`INSERT INTO experiments (id, share, name, status, minimize, concurrency, max_trials, max_duration, created)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, experiment, t.share, c.Name, string(Running), c.minimizes(), c.Concurrency,
 		c.MaxTrials, int64(seconds(c.MaxDuration)), nanoseconds(t.now))
 	if err != nil {
 		return err

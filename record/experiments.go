@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -75,9 +76,11 @@ func (s *Store) Experiments(ctx context.Context) ([]Experiment, error) {
 }
 
 // Active returns the ids of the experiments that are driven, or should be, the oldest
-// first. It reads nothing of the others.
+// first. It reads nothing of the others. Of a store that leads a share, these and those that
+// Platforms, Leftover, Idle, OpenAttempts, OpenByPlatform, OpenDecisions and Removing tell of
+// are that share's.
 func (s *Store) Active(ctx context.Context) ([]string, error) {
-	return s.query(ctx).ids("SELECT id FROM experiments WHERE status IN (?, ?) ORDER BY created, id", Running, Stopping)
+	return s.query(ctx).ids("SELECT id FROM experiments WHERE "+s.mine()+" AND status IN (?, ?) ORDER BY created, id", Running, Stopping)
 }
 
 // Platforms returns the names of the platforms that experiments on record are
@@ -88,7 +91,7 @@ func (s *Store) Platforms(ctx context.Context) (names []string, err error) {
 		err := row.Scan(&name)
 		names = append(names, name)
 		return err
-	}, s.platforms)
+	}, fmt.Sprintf(s.platforms, s.mine()))
 	return names, classify(err)
 }
 
@@ -106,7 +109,7 @@ func (q querier) ids(query string, one, other Status) ([]string, error) {
 // Leftover returns the ids of the experiments that have come to an end, and of which a
 // workspace is still there: its JSON has the state prepared or removing.
 func (s *Store) Leftover(ctx context.Context) ([]string, error) {
-	return s.query(ctx).ids(`SELECT id FROM experiments JOIN configurations ON experiment = id WHERE status IN (?, ?)
+	return s.query(ctx).ids(`SELECT id FROM experiments JOIN configurations ON experiment = id WHERE `+s.mine()+` AND status IN (?, ?)
 		AND (workspaces LIKE '%"state":"prepared"%' OR workspaces LIKE '%"state":"removing"%') ORDER BY created, id`, Done, Stopped)
 }
 
@@ -122,7 +125,7 @@ func (s *Store) Idle(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	var open bool
-	err = s.query(ctx).one(into(&open), "SELECT EXISTS (SELECT 1 FROM attempts WHERE outcome = '' OR drained = 0)")
+	err = s.query(ctx).one(into(&open), "SELECT EXISTS (SELECT 1 FROM attempts WHERE (outcome = '' OR drained = 0) AND "+s.ofMine()+")")
 	return !open, classify(err)
 }
 

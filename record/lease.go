@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -26,19 +27,37 @@ func (e *HeldError) Error() string {
 		"or wait until it is gone; its place is free %v after its last word", e.Holder, leaseLasts)
 }
 
-// lease is what a store holds of the record.
+// lease is what a store holds of the record: a share of its experiments.
 type lease struct {
-	name   string
+	share  string
 	holder string // where, in words, and unlike any other
 	as     Leader
 	fence  int64
 	end    func()
 }
 
+// name is the lease's in the database.
+func (l *lease) name() string { return leaseOf(l.share) }
+
+func leaseOf(share string) string {
+	if share == "" {
+		return firstLease
+	}
+	return firstLease + "/" + share
+}
+
+// shareOf is the share whose lease it is.
+func shareOf(lease string) string { return strings.TrimPrefix(lease[len(firstLease):], "/") }
+
+// firstLease is the lease of the first share, whose name is empty.
+const firstLease = "record"
+
 // Leader is who wants to work on a record.
 type Leader struct {
 	Directory string // the id of its state directory, whose lock it has
 	Machine   string // the name of where that is: a directory may be a copy of another's
+	// Wants is which share it leads.
+	Wants Wish
 	// Lost is told once when another has taken its place; it may be nil.
 	Lost func(error)
 	// Waiting, if not nil, is told each time that a host is found to live whose place
@@ -49,6 +68,17 @@ type Leader struct {
 	Present func() Presence
 }
 
+// Wish is which share of a record's experiments somebody wants to lead.
+type Wish struct {
+	// Own asks for a share beside those of others: the one that was led from there before,
+	// else one that has nothing to do and nobody leads, else a new one.
+	Own bool
+	// Share is the name of the share where it is not Own.
+	Share string
+	// Meanwhile leads it only until it is Wanted by whose own it is.
+	Meanwhile bool
+}
+
 // place is where nobody else of the record can be while this process is there.
 func (l Leader) place() string { return l.Directory + " on " + l.Machine }
 
@@ -56,8 +86,9 @@ func (l Leader) holder() string {
 	return fmt.Sprintf("%s, process %d, %s", l.Machine, os.Getpid(), rand.Text()[:8])
 }
 
-// Lead makes this process the one that works on the record: from then on it alone
-// writes, until it closes the store or another takes its place. A host that died keeps
+// Lead makes this process the one that works on a share of the record's experiments: what
+// the store tells of what is to be done is of that share, what is accepted belongs to it, and
+// it writes until it closes the store or another takes its place. A host that died keeps
 // its place for some seconds, unless it had the same state directory of the same machine,
 // whose lock has proved it dead: Lead waits for that, and returns a HeldError where the other one lives
 // and nobody is told of Waiting. A file needs none of this: it is in one state directory.
@@ -65,14 +96,14 @@ func (s *Store) Lead(ctx context.Context, as Leader) error {
 	if s.wire == nil {
 		return nil
 	}
-	wanted := &lease{name: "record", holder: as.holder(), as: as}
+	wanted := &lease{holder: as.holder(), as: as}
 	for {
-		other, err := s.take(ctx, wanted, as)
+		other, err := s.take(ctx, wanted)
 		if err == nil && other == nil {
 			return s.keep(wanted, as.Lost)
 		}
 		if err == nil {
-			err = s.outwait(ctx, wanted.name, *other)
+			err = s.outwait(ctx, wanted.name(), *other)
 		}
 		if err := as.goesOn(ctx, err); err != nil {
 			s.withdraw(as)
@@ -97,14 +128,29 @@ func (l Leader) goesOn(ctx context.Context, err error) error {
 	return err
 }
 
-// Led tells whether this process holds the place of whoever works on the record, which
+// Led tells whether this process holds the place of whoever works on its share, which
 // proves every other host out of it.
 func (s *Store) Led() bool { return s.lease != nil }
 
-// Seat is the state directory under whose id what only one host can do is queued: that of
-// whoever led first, so that who takes a place, or has the record moved to it, finds what
-// was begun there; the given one where nobody did.
-func (s *Store) Seat(ctx context.Context, directory string) (string, error) {
+// Leader is who leads here, as Lead was told.
+func (s *Store) Leader() Leader { return s.lease.as }
+
+// Share is the share that this process leads, empty for the first one, and where it leads none.
+func (s *Store) Share() string {
+	if s.lease == nil {
+		return ""
+	}
+	return s.lease.share
+}
+
+// Seat is the name under which what only one host can do is queued. For the first share it is
+// the id of the state directory of whoever led first, so that who takes a place, or has the record
+// moved to it, finds what was begun there, and the given one where nobody did; another
+// share's is the share's own.
+func (s *Store) Seat(ctx context.Context, share, directory string) (string, error) {
+	if share != "" {
+		return share, nil
+	}
 	var seat string
 	err := s.query(ctx).one(into(&seat), "SELECT seat FROM identity")
 	return cmp.Or(seat, directory), classify(err)
@@ -126,32 +172,54 @@ type held struct {
 	free      bool
 }
 
-// take takes a lease, or returns who has it.
-func (s *Store) take(ctx context.Context, wanted *lease, as Leader) (*held, error) {
-	return change(ctx, s, func(t *transaction) (*held, error) {
+// take takes the lease of the share that is wanted, or returns who has it.
+func (s *Store) take(ctx context.Context, wanted *lease) (*held, error) {
+	return change(ctx, s, func(t *transaction) (_ *held, err error) {
+		as := wanted.as
+		if wanted.share, err = t.wished(as); err != nil {
+			return nil, err
+		}
 		var other held
-		var fence int64
-		err := t.one(into(&other.holder, &other.directory, &other.until, &fence, &other.free),
-			"SELECT holder, directory, until, fence, until < clock_timestamp() FROM leases WHERE name = ?", wanted.name)
+		err = t.one(into(&other.holder, &other.directory, &other.until, &wanted.fence, &other.free),
+			"SELECT holder, directory, until, fence, until < clock_timestamp() FROM leases WHERE name = ?", wanted.name())
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return nil, err
 		}
 		if err == nil && !other.free && other.directory != as.place() {
-			if as.Waiting != nil {
-				return &other, t.appear(as, other.holder)
-			}
-			return &other, nil
+			return &other, t.waitFor(other, wanted)
 		}
-		wanted.fence = fence + 1
-		_, err = t.exec(`INSERT INTO leases (name, holder, directory, fence, until)
-			VALUES (?, ?, ?, ?, clock_timestamp() + ?::interval)
-			ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, directory = excluded.directory,
-				fence = excluded.fence, until = excluded.until`, wanted.name, wanted.holder, as.place(), wanted.fence, leaseLasts.String())
-		if err == nil {
-			_, err = t.exec("UPDATE identity SET seat = ? WHERE seat = ''", as.Directory)
-		}
-		return nil, errors.Join(err, t.appear(as, ""))
+		wanted.fence++
+		return nil, t.sitDown(wanted)
 	})
+}
+
+// sitDown makes a lease that of whoever wants it.
+func (t *transaction) sitDown(wanted *lease) error {
+	as := wanted.as
+	_, err := t.exec(`INSERT INTO leases (name, holder, directory, fence, until)
+		VALUES (?, ?, ?, ?, clock_timestamp() + ?::interval)
+		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, directory = excluded.directory,
+			fence = excluded.fence, until = excluded.until`, wanted.name(), wanted.holder, as.place(), wanted.fence, leaseLasts.String())
+	if err == nil && !as.Wants.Meanwhile {
+		_, err = t.exec("UPDATE leases SET home = ?, wanted = NULL WHERE name = ?", as.place(), wanted.name())
+	}
+	if err == nil {
+		_, err = t.exec("UPDATE identity SET seat = ? WHERE seat = ''", as.Directory)
+	}
+	return errors.Join(err, t.appear(as, ""))
+}
+
+// waitFor has the others know who waits, and for what.
+func (t *transaction) waitFor(other held, wanted *lease) error {
+	as := wanted.as
+	if as.Waiting == nil {
+		return nil
+	}
+	var err error
+	if as.Wants.Own {
+		_, err = t.exec("UPDATE leases SET wanted = clock_timestamp() WHERE name = ?", wanted.name())
+	}
+	return errors.Join(err, t.appear(as, other.holder))
 }
 
 // outwait waits until a lease has run out or been given back; a HeldError where it was
@@ -190,8 +258,8 @@ func (s *Store) keep(taken *lease, lost func(error)) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	taken.end = func() { cancel(); <-ended }
-	fence := fmt.Sprintf("; SELECT require_lease('%s', %d)", taken.name, taken.fence)
-	if err := s.update(ctx, func(*transaction) error { s.writer.fence = fence; return nil }); err != nil {
+	fence := fmt.Sprintf("; SELECT require_lease('%s', %d)", taken.name(), taken.fence)
+	if err := s.update(ctx, func(*transaction) error { s.writer.fence, s.writer.share = fence, taken.share; return nil }); err != nil {
 		cancel()
 		return err
 	}
@@ -213,7 +281,7 @@ func (s *Store) renew(ctx context.Context, taken *lease) error {
 			return err
 		}
 		err := s.update(ctx, func(t *transaction) error {
-			_, err := t.exec("UPDATE leases SET until = clock_timestamp() + ?::interval WHERE name = ?", leaseLasts.String(), taken.name)
+			_, err := t.exec("UPDATE leases SET until = clock_timestamp() + ?::interval WHERE name = ?", leaseLasts.String(), taken.name())
 			return errors.Join(err, t.appear(taken.as, ""))
 		})
 		if errors.Is(err, ErrFenced) {
@@ -231,7 +299,7 @@ func (s *Store) giveBack() {
 	ctx, cancel := context.WithTimeout(context.Background(), leaseRenew)
 	defer cancel()
 	_ = s.update(ctx, func(t *transaction) error {
-		_, err := t.exec("UPDATE leases SET until = clock_timestamp() WHERE name = ?", s.lease.name)
+		_, err := t.exec("UPDATE leases SET until = clock_timestamp() WHERE name = ?", s.lease.name())
 		return errors.Join(err, t.leave(s.lease.as))
 	})
 }

@@ -71,12 +71,15 @@ func Move(ctx context.Context, from, to string, as Leader, tell func(table strin
 		return err
 	}
 	defer target.Close()
-	seat, err := source.Seat(ctx, as.Directory)
+	seat, err := source.Seat(ctx, "", as.Directory)
 	if err != nil {
 		return err
 	}
 	for _, s := range []*Store{source, target} {
 		if err := s.Lead(ctx, as); err != nil {
+			return err
+		}
+		if err := s.solitary(ctx); err != nil {
 			return err
 		}
 	}
@@ -124,7 +127,7 @@ func (m move) run() error {
 		}
 		m.tell(t.name, rows)
 	}
-	if err := m.target.sit(m.ctx, m.seat); err != nil {
+	if err := errors.Join(m.target.sit(m.ctx, m.seat), m.target.keepShares(m.ctx)); err != nil {
 		return err
 	}
 	if err := m.source.rename(m.ctx, departed+id); err != nil {
@@ -132,6 +135,9 @@ func (m move) run() error {
 	}
 	return m.target.rename(m.ctx, id)
 }
+
+// inOthers is the condition that an experiment is under way in another share than the first.
+const inOthers = "share <> '' AND status IN ('RUNNING', 'STOPPING', 'REMOVING')"
 
 // begin claims the target, unless something else is there.
 func (m move) begin(id string) error {
@@ -141,7 +147,13 @@ func (m move) begin(id string) error {
 	if m.target.id == arriving+id {
 		return nil
 	}
-	var filled bool
+	var shared, filled bool
+	if err := m.source.query(m.ctx).one(into(&shared), "SELECT EXISTS (SELECT 1 FROM experiments WHERE "+inOthers+")"); err != nil {
+		return classify(err)
+	}
+	if shared && !m.target.Shared() {
+		return errors.New("a file is for one worker, and experiments of others are under way: wait for their end, or stop them")
+	}
 	err := m.target.query(m.ctx).one(into(&filled), "SELECT EXISTS (SELECT 1 FROM experiments)")
 	if err == nil && (filled || m.target.usable() != nil) {
 		err = fmt.Errorf("there is another record at %s: name an empty place", Redacted(m.target.location))

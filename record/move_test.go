@@ -52,7 +52,7 @@ func TestARecordThatIsMovedThereAndBackIsTheSame(t *testing.T) {
 	require.Equal(t, id, again.ID())
 	require.Equal(t, log, again.log())
 	require.Equal(t, export, again.everything())
-	seat, err := again.Seat(background, "elsewhere")
+	seat, err := again.Seat(background, "", "elsewhere")
 	require.NoError(t, err)
 	require.Equal(t, mover.Directory, seat, "what was begun there is found here")
 	require.NoError(t, Move(background, there, back, mover, quiet), "said again it does nothing")

@@ -2,8 +2,10 @@ package record
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -318,7 +320,7 @@ func TestOfTwoHostsOneLeadsUntilItEndsOrIsSilent(t *testing.T) {
 	require.ErrorIs(t, other.Collect(background, trial.Key{Experiment: exp}, nil, ""), ErrFenced)
 	require.Equal(t, 2, third.experiment().Asked)
 	third.ask(2)
-	seat, err := third.Seat(background, "three")
+	seat, err := third.Seat(background, "", "three")
 	require.NoError(t, err)
 	require.Equal(t, "one", seat, "what one host alone could do stays where others find it")
 }
@@ -442,4 +444,113 @@ func TestAParcelIsKeptAsItIsAndCarriedWithTheRecord(t *testing.T) {
 	require.Equal(t, content, carried)
 	_, err = store.Parcel(background, exp, "y")
 	require.ErrorIs(t, err, ErrNotFound)
+}
+
+// joins has a store lead a share of its own, as the worker of a state directory.
+func (f *fixture) joins(directory string) (lost chan error) {
+	f.Helper()
+	lost = make(chan error, 1)
+	require.NoError(f, f.Lead(background, Leader{Directory: directory, Machine: "host " + directory, Wants: Wish{Own: true},
+		Waiting: func(*HeldError) {}, Lost: func(err error) { lost <- err }}))
+	return lost
+}
+
+func (f *fixture) accept(experiment string) {
+	f.Helper()
+	_, err := f.Append(background, experiment, CommandEvent(trial.Command{ID: "accept", Name: trial.Accept, Value: json.RawMessage("{}")}))
+	require.NoError(f, err)
+}
+
+func (f *fixture) meanwhile(share string) {
+	f.Helper()
+	require.NoError(f, f.Lead(background, Leader{Directory: "one", Machine: "host one", Wants: Wish{Share: share, Meanwhile: true}}))
+}
+
+func TestWorkersHaveAShareEachAndThatOfOneWhoIsGoneIsLedMeanwhile(t *testing.T) {
+	f := inPostgres(t) // with an experiment that is under way
+	f.joins("one")
+	second := f.another()
+	second.joins("two")
+	require.Empty(t, f.Share())
+	require.Equal(t, "2", second.Share())
+	const other = "another2"
+	second.accept(other)
+	for store, own := range map[*fixture]string{f: exp, second: other} {
+		active, err := store.Active(background)
+		require.NoError(t, err)
+		require.Equal(t, []string{own}, active)
+		open, err := store.OpenAttempts(background, "fake")
+		require.NoError(t, err)
+		require.Empty(t, open)
+	}
+	reader, err := OpenReadOnly(f.location)
+	require.NoError(t, err)
+	defer reader.Close()
+	all, err := reader.Active(background)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{exp, other}, all)
+	orphaned, err := reader.Orphaned(background)
+	require.NoError(t, err)
+	require.Empty(t, orphaned)
+
+	second.lease.end() // as one that was killed
+	require.Eventually(t, func() bool {
+		orphaned, err = reader.Orphaned(background)
+		return err == nil && len(orphaned) == 1 && orphaned[0] == "2"
+	}, time.Minute, 100*time.Millisecond)
+	third := f.another()
+	third.joins("three")
+	require.Equal(t, "3", third.Share(), "what has something to do is nobody's own")
+	adopted := f.another()
+	adopted.meanwhile("2")
+	_, err = second.Ask(background, other, []Ask{algorithmic(0)})
+	require.ErrorIs(t, err, ErrFenced)
+	wanted, err := adopted.Wanted(background)
+	require.NoError(t, err)
+	require.False(t, wanted)
+
+	back, led := f.another(), make(chan struct{})
+	go func() { back.joins("two"); close(led) }()
+	require.Eventually(t, func() bool { wanted, err = adopted.Wanted(background); return err == nil && wanted }, time.Minute, 10*time.Millisecond)
+	require.NoError(t, adopted.Close())
+	<-led
+	require.Equal(t, "2", back.Share())
+	share, err := reader.ShareOf(background, other)
+	require.NoError(t, err)
+	require.Equal(t, "2", share)
+
+	require.NoError(t, third.Close())
+	fourth := f.another()
+	fourth.joins("four")
+	require.Equal(t, "3", fourth.Share(), "one that has nothing to do is used again")
+}
+
+func TestARecordOfSeveralWorkersMovesIntoAFileOnceTheOthersHaveNothingToDo(t *testing.T) {
+	f := inPostgres(t)
+	f.joins("one")
+	second := f.another()
+	second.joins("two")
+	const other = "another2"
+	second.accept(other)
+	require.NoError(t, f.Close())
+	file := filepath.Join(t.TempDir(), "record.sqlite")
+	as := Leader{Directory: "one", Machine: "host one"}
+	var living *HeldError
+	require.ErrorAs(t, Move(background, f.location, file, as, quiet), &living)
+	require.NoError(t, second.Close())
+	require.ErrorContains(t, Move(background, f.location, file, as, quiet), "experiments of others are under way")
+	second = f.another()
+	second.joins("two")
+	accepted, err := second.Experiment(background, other)
+	require.NoError(t, err)
+	_, err = second.Finish(background, other, Done, Place{Number: accepted.LastEvent})
+	require.NoError(t, err)
+	require.NoError(t, second.Close())
+	require.NoError(t, Move(background, f.location, file, as, quiet))
+	moved, err := OpenReadOnly(file)
+	require.NoError(t, err)
+	defer moved.Close()
+	share, err := moved.ShareOf(background, other)
+	require.NoError(t, err)
+	require.Empty(t, share)
 }

@@ -18,6 +18,7 @@ type Presence struct {
 	Version   string    `json:"version"`
 	Platforms []string  `json:"platforms,omitempty"` // it works for; none means all
 	Keys      []string  `json:"keys,omitempty"`      // ids of those it can open sealed parcels with, the one it seals with last
+	Shares    []string  `json:"shares,omitempty"`    // whose experiments it drives, its own first
 	Since     time.Time `json:"since"`
 }
 
@@ -79,6 +80,9 @@ func (s *Store) Appear(ctx context.Context) error {
 
 // leave has those who are gone no longer told of: this one, and who was silent for a day.
 func (t *transaction) leave(as Leader) error {
+	if as.Present == nil {
+		return nil
+	}
 	_, err := t.exec("DELETE FROM workers WHERE place = ? OR heard < clock_timestamp() - ?::interval", as.place(), forgotten.String())
 	return err
 }

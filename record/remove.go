@@ -24,7 +24,7 @@ func (t *transaction) condemn(e *experimentRow, command trial.Command) error {
 
 // Removing returns how the experiments are to be removed that are, by their ids.
 func (s *Store) Removing(ctx context.Context) (map[string]trial.Removal, error) {
-	ids, err := s.query(ctx).ids("SELECT id FROM experiments WHERE status IN (?, ?)", Removing, Removing)
+	ids, err := s.query(ctx).ids("SELECT id FROM experiments WHERE "+s.mine()+" AND status IN (?, ?)", Removing, Removing)
 	removals := map[string]trial.Removal{}
 	for _, id := range ids {
 		removal, wrong := s.removal(ctx, id)

@@ -120,7 +120,7 @@ func (s *Store) OpenDecisions(ctx context.Context) ([]Decision, error) {
 		err := d.scan(row)
 		open = append(open, d)
 		return err
-	}, decisionColumns+" WHERE outcome = '' ORDER BY experiment, sequence, attempt")
+	}, decisionColumns+" WHERE outcome = '' AND "+s.ofMine()+" ORDER BY experiment, sequence, attempt")
 	return open, classify(err)
 }
 

@@ -19,6 +19,7 @@ var errClosed = errors.New("the record is closed")
 type writer struct {
 	dialect
 	fence    string // SQL that begins each transaction: who may write
+	share    string // of the experiments that are accepted
 	conn     *connection
 	prepared *statements
 	wake     func(map[string]wake)
@@ -50,7 +51,8 @@ type transaction struct {
 	querier
 	now    time.Time
 	wakes  map[string]wake
-	shared bool // with other processes
+	shared bool   // with other processes
+	share  string // of the experiments that are accepted
 }
 
 func (t *transaction) exec(query string, args ...any) (changed int64, err error) {
@@ -208,7 +210,7 @@ func (w *writer) runOne(op *operation) error {
 		return err
 	}
 	op.wakes = map[string]wake{}
-	t := &transaction{querier{context.Background(), w.prepared}, time.Now().UTC(), op.wakes, w.announce != nil}
+	t := &transaction{querier{context.Background(), w.prepared}, time.Now().UTC(), op.wakes, w.announce != nil, w.share}
 	if failure := op.run(t); failure != nil {
 		if err := w.command("ROLLBACK TO operation"); err != nil {
 			return failure

@@ -30,6 +30,7 @@ type engine struct {
 	homeless error // why it cannot be told where the record is
 
 	mutex  sync.Mutex
+	chosen record.Worker                 // who drives what is submitted here, see elsewhere
 	opened map[string]platforms.Platform // sections that commands read from, see reading
 }
 
@@ -156,7 +157,7 @@ func (e *engine) Connect(ctx context.Context, _ command.Host) (command.Client, e
 	if err != nil {
 		return nil, err
 	}
-	return connection{workflows.Client{Temporal: temporal, Queues: workflows.Queues{Record: id}}}, nil
+	return connection{workflows.Client{Temporal: temporal, Queues: workflows.Queues{Record: id}, ShareOf: e.shareOf}}, nil
 }
 
 func (e *engine) clientOptions(info host.Info) (client.Options, error) {

@@ -165,11 +165,11 @@ func (e *engine) Examine(ctx context.Context) (mend string, err error) {
 func attributes() workers.SearchAttributes { return workflows.SearchAttributes() }
 
 // Unpolled implements command.Engine.
-func (e *engine) Unpolled(ctx context.Context, platforms []string) (queue string, err error) {
+func (e *engine) Unpolled(ctx context.Context, experiment string, platforms []string) (queue string, err error) {
 	if e.external == nil {
 		return "", nil
 	}
-	queues, err := e.queues(platforms)
+	queues, err := e.queues(ctx, experiment, platforms)
 	if errors.Is(err, errNoRecord) {
 		return "perennial-experiment", nil
 	}
@@ -177,7 +177,7 @@ func (e *engine) Unpolled(ctx context.Context, platforms []string) (queue string
 		return "", err
 	}
 	// Temporal remembers a worker that died for minutes.
-	identity, err := e.livingWorker(ctx)
+	identity, err := e.livingWorker(ctx, experiment)
 	if err != nil || identity == "" {
 		return queues[0], err
 	}
@@ -188,10 +188,10 @@ func (e *engine) Unpolled(ctx context.Context, platforms []string) (queue string
 	return queue, err
 }
 
-// livingWorker is the identity of the worker of the record that lives, by its word there
-// or by the lock of the state directory; empty where none does.
-func (e *engine) livingWorker(ctx context.Context) (identity string, err error) {
-	worker, err := e.elsewhere(ctx)
+// livingWorker is the identity of the worker of an experiment that lives, by its word in the
+// record or by the lock of the state directory; empty where none does.
+func (e *engine) livingWorker(ctx context.Context, experiment string) (identity string, err error) {
+	worker, err := e.driver(ctx, experiment)
 	if err != nil {
 		return "", err
 	}
@@ -213,7 +213,7 @@ func (e *engine) livingWorker(ctx context.Context) (identity string, err error) 
 var errNoRecord = errors.New("there is no record yet")
 
 // queues are all that an experiment on these platforms needs polled.
-func (e *engine) queues(platforms []string) ([]string, error) {
+func (e *engine) queues(ctx context.Context, experiment string, platforms []string) ([]string, error) {
 	dir, err := host.Open(e.home)
 	if err != nil {
 		return nil, err
@@ -227,8 +227,11 @@ func (e *engine) queues(platforms []string) ([]string, error) {
 	}
 	defer store.Close()
 	names := workflows.Queues{Record: store.ID()}
+	if names.Share, err = e.shareOf(ctx, experiment); err != nil {
+		return nil, err
+	}
 	queues := []string{names.Experiment()}
-	seat, err := store.Seat(context.Background(), dir.StateID())
+	seat, err := store.Seat(ctx, names.Share, dir.StateID())
 	if err != nil {
 		return nil, err
 	}

@@ -8,11 +8,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/perennial-ml/perennial/activities"
 	"github.com/perennial-ml/perennial/activities/poller"
 	"github.com/perennial-ml/perennial/experiment/secrets"
+	"github.com/perennial-ml/perennial/platforms"
 	"github.com/perennial-ml/perennial/record"
 	"github.com/perennial-ml/perennial/runner/binary"
 	"github.com/perennial-ml/perennial/runner/rundir"
@@ -81,8 +83,10 @@ type observation struct {
 	replaced context.CancelCauseFunc // ends the host whose place another has taken
 	waiting  func(holder string)     // see command.Serving
 	only     []string
-	store    *record.Store
+	kinds    platforms.Registry
+	store    *record.Store // leads a share of the record
 	sections *poller.Sections
+	adopted  adoptions
 	pages    dashboardServer
 	metrics  monitoring
 }
@@ -102,13 +106,15 @@ func (o *observation) begin(log *slog.Logger) error {
 	if err := o.metrics.start(os.Getenv(metricsVariable), o.dir, o.store); err != nil {
 		return err
 	}
+	o.kinds = o.registry(runner)
 	o.sections = poller.Observe(poller.Options{
-		Registry: o.registry(runner), Only: o.only, Sections: activities.SectionsOf(o.store, o.kept()), Record: o.store, Logger: log,
+		Registry: o.kinds, Only: o.only, Sections: activities.SectionsOf(o.store, o.kept()), Record: o.store, Logger: log,
 	})
 	return nil
 }
 
-// open opens the record, as the only one who works on it.
+// open opens the record, as the only one who works on it or, with a Temporal that others
+// share, on a part of its experiments.
 func (o *observation) open(log *slog.Logger) error {
 	if o.homeless != nil {
 		return o.homeless
@@ -126,7 +132,7 @@ func (o *observation) open(log *slog.Logger) error {
 	leader := record.Leader{Directory: about.Directory, Machine: about.Machine, Present: present, Lost: func(lost error) {
 		log.Error("host ends", "error", lost)
 		o.replaced(lost)
-	}}
+	}, Wants: record.Wish{Own: o.external != nil}}
 	if o.waiting != nil {
 		leader.Waiting = func(living *record.HeldError) { o.waiting(living.Holder) }
 	}
@@ -152,7 +158,7 @@ func (o *observation) open(log *slog.Logger) error {
 // idle tells whether there is nothing to do and nobody looks.
 func (o *observation) idle(ctx context.Context) (bool, error) {
 	idle, err := o.store.Idle(ctx)
-	return idle && !o.pages.visited(), err
+	return idle && len(o.adopted.all()) == 0 && !o.pages.visited(), err
 }
 
 func (o *observation) end() {
@@ -198,7 +204,14 @@ func (e *engine) work(ctx context.Context, running host.Running, observed *obser
 		return nil, err
 	}
 	observed.metrics.begun(temporal)
-	return func() { started.Stop(); disconnect() }, nil
+	giveUp := e.adopt(running, observed, temporal)
+	return func() {
+		var ending sync.WaitGroup
+		ending.Go(giveUp)
+		started.Stop()
+		ending.Wait()
+		disconnect()
+	}, nil
 }
 
 // connect makes a client that connects when it is first used: workers wait for a Temporal
@@ -220,15 +233,23 @@ func connect(running host.Running) (temporal client.Client, disconnect func(), e
 }
 
 func (e *engine) startWorkers(ctx context.Context, running host.Running, observed *observation, temporal client.Client) (*workers.Workers, error) {
-	seat, err := observed.store.Seat(ctx, running.Dir.StateID())
+	seat, err := observed.store.Seat(ctx, observed.store.Share(), running.Dir.StateID())
 	if err != nil {
 		return nil, err
 	}
 	return workers.Start(ctx, workers.Options{
 		Client: temporal, Namespace: running.Client.Namespace, Record: observed.store, Sections: observed.sections,
 		Environment: e.environment, Variables: e.variables, StateID: running.Dir.StateID(), Seat: seat, Keep: observed.keep, Fetch: observed.fetch, StateDirectory: e.home, Nonce: running.Nonce, Logger: running.Log,
-		Led: observed.store.Led(), BuildID: e.buildID(), SearchAttributes: e.attributes(), Rest: rest,
+		Led: observed.store.Led(), BuildID: e.buildID(), SearchAttributes: e.attributes(), Rest: observed.rest(),
 	})
+}
+
+// rest is how this process rests; it never does where it may drive several shares.
+func (o *observation) rest() func(resting bool) {
+	if o.store.Shared() {
+		return nil
+	}
+	return rest
 }
 
 // buildID names this build in a Worker Deployment. The embedded server has one

@@ -26,45 +26,16 @@ const packedCode = ".tar.gz"
 // experiment, each directory named by its hash.
 func codeOf(experiment string) string { return filepath.Join("experiments", experiment, "code") }
 
-// elsewhere returns the worker of the record where that is none of this state directory,
-// nil where there is none.
-func (e *engine) elsewhere(ctx context.Context) (*record.Worker, error) {
-	if e.external == nil || !record.InPostgres(e.record.Location) {
-		return nil, nil
-	}
-	store, err := e.readRecord()
-	if errors.Is(err, record.ErrNotFound) || errors.Is(err, record.ErrOlder) {
-		return nil, nil // a host of this version makes it, or brings it up to date
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer store.Close()
-	working, err := worksOn(ctx, store)
-	if err != nil || working == nil || e.isHere(working) {
-		return nil, err
-	}
-	return working, nil
-}
-
-func (e *engine) isHere(worker *record.Worker) bool {
-	machine, _ := os.Hostname() // without a name it is nobody's
-	return worker.Directory == host.IDOf(e.home) && worker.Machine == machine
-}
-
-// worksOn returns who works on a record, nil where nobody does.
-func worksOn(ctx context.Context, store *record.Store) (*record.Worker, error) {
-	all, err := store.Workers(ctx)
-	return command.Workers{All: all}.Leader(), err
-}
-
 // Elsewhere implements command.Engine.
-func (e *engine) Elsewhere(ctx context.Context) (machine string, err error) {
+func (e *engine) Elsewhere(ctx context.Context, experiment string) (machine string, err error) {
 	worker, err := e.elsewhere(ctx)
+	if worker != nil && experiment != "" {
+		worker, err = e.driver(ctx, experiment)
+	}
 	if worker == nil {
 		return "", err
 	}
-	return worker.Machine, nil
+	return worker.Machine, err
 }
 
 // distant is the host of another machine, as commands see it.
@@ -80,7 +51,7 @@ func (e *engine) Deposit(ctx context.Context, id string, config *experiment.Expe
 		return err
 	}
 	if worker == nil {
-		return errors.New("the worker of the record is gone; one that waits is in its place within seconds, so try again")
+		return errors.New("the worker is gone: try again, so that another one is chosen")
 	}
 	ring, err := e.sharedRing(worker)
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"time"
 
@@ -25,6 +26,9 @@ func (o *observation) present() (func() record.Presence, error) {
 	about.Platforms = o.only
 	return func() record.Presence {
 		told := about
+		if o.store != nil && o.store.Led() {
+			told.Shares = append([]string{o.store.Share()}, o.adopted.names()...)
+		}
 		if ring, err := codec.Read(o.dir.Keys()); err == nil {
 			told.Keys = ring.IDs()
 		}
@@ -55,7 +59,7 @@ func (e *engine) Workers(ctx context.Context) (command.Workers, error) {
 	if err != nil || e.external == nil || store == nil {
 		return found, err
 	}
-	found.Polled, found.Temporal = e.polled(ctx, workflows.Queues{Record: store.ID()}.Experiment())
+	found.Polled, found.Temporal = e.polled(ctx, store.ID(), found.All)
 	return found, nil
 }
 
@@ -80,10 +84,19 @@ func (e *engine) onlyWorker() ([]record.Worker, error) {
 }
 
 // polled tells when each worker last asked Temporal for an experiment's work.
-func (e *engine) polled(ctx context.Context, queue string) (last map[string]time.Time, err error) {
-	err = e.external.with(ctx, func(ctx context.Context, temporal client.Client) error {
-		last, err = workers.Polled(ctx, temporal, queue)
-		return err
+func (e *engine) polled(ctx context.Context, id string, all []record.Worker) (last map[string]time.Time, err error) {
+	last = map[string]time.Time{}
+	return last, e.external.with(ctx, func(ctx context.Context, temporal client.Client) error {
+		for _, worker := range all {
+			if len(worker.Shares) == 0 || worker.Silent {
+				continue
+			}
+			polled, err := workers.Polled(ctx, temporal, workflows.Queues{Record: id, Share: worker.Shares[0]}.Experiment())
+			if err != nil {
+				return err
+			}
+			maps.Copy(last, polled)
+		}
+		return nil
 	})
-	return last, err
 }

@@ -2,22 +2,28 @@ package workers
 
 import (
 	"context"
+	"strings"
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+
+	"github.com/perennial-ml/perennial/workflows"
 )
 
-// deploymentName names the Worker Deployment of a record: Temporal wants neither
+// deploymentName names the Worker Deployment of the queues of a record, in each share its own:
+// their workers come to a new version one after the other. Temporal wants neither
 // a dot nor a colon in it.
-func deploymentName(record string) string { return "perennial-" + record }
+func deploymentName(queues workflows.Queues) string {
+	return strings.TrimSuffix("perennial-"+queues.Record+"-"+queues.Share, "-")
+}
 
 // deploy makes this build the current version of the record's Worker Deployment
 // and returns what its workers must carry. Workflows go on under whatever is
 // current: replay tests hold that they can. Where Temporal knows no deployments,
 // or allows no more of them, workers go on without.
 func (w *Workers) deploy(ctx context.Context) worker.DeploymentOptions {
-	name, build := deploymentName(w.options.Record.ID()), w.options.BuildID
+	name, build := deploymentName(w.queues), w.options.BuildID
 	if build == "" {
 		return worker.DeploymentOptions{}
 	}

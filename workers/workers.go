@@ -102,7 +102,7 @@ type Workers struct {
 // Where a copy of the record is worked on elsewhere it returns a SharedError.
 func Start(starting context.Context, options Options) (*Workers, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(starting))
-	w := &Workers{options: options, queues: workflows.Queues{Record: options.Record.ID()}, cancel: cancel}
+	w := &Workers{options: options, queues: workflows.Queues{Record: options.Record.ID(), Share: options.Record.Share()}, cancel: cancel}
 	w.serving = newServing(parts{
 		named: options.Record.Platforms, needed: w.needed, start: w.serve, rest: w.rest, spare: spare, logger: options.Logger,
 	})
@@ -191,10 +191,10 @@ func (w *Workers) searchable(ctx context.Context) bool {
 }
 
 // PlatformQueue names the queue of each platform: of this very host where only it
-// can act.
+// can act, and in a share of a record that others work on, too.
 func PlatformQueue(queues workflows.Queues, registry platforms.Registry, seat string) func(name string) string {
 	return func(name string) string {
-		if registry[name].Traits.HostBound {
+		if registry[name].Traits.HostBound || queues.Share != "" {
 			return queues.Platform(name, seat)
 		}
 		return queues.Platform(name, "")

@@ -19,13 +19,19 @@ var ErrNotDriven = errors.New("nobody drives this trial at present")
 type Client struct {
 	Temporal client.Client
 	Queues   Queues
+	// ShareOf, if not nil, names the share of an experiment, which is not that of Queues.
+	ShareOf func(ctx context.Context, experiment string) (string, error)
 }
 
 // Send gives an experiment a command, starting its workflow where none is open,
 // and returns the command's number in the log once it is durable. The same
 // command id acts once, however often it is sent.
 func (c Client) Send(ctx context.Context, experiment string, command trial.Command) (number int64, err error) {
-	operation := c.Temporal.NewWithStartWorkflowOperation(c.options(experiment, command), ExperimentType, ExperimentInput{Experiment: experiment})
+	options, err := c.options(ctx, experiment, command)
+	if err != nil {
+		return 0, err
+	}
+	operation := c.Temporal.NewWithStartWorkflowOperation(options, ExperimentType, ExperimentInput{Experiment: experiment})
 	handle, err := c.Temporal.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: operation,
 		UpdateOptions: client.UpdateWorkflowOptions{
@@ -41,20 +47,27 @@ func (c Client) Send(ctx context.Context, experiment string, command trial.Comma
 
 // Drive starts an experiment's workflow unless one is open.
 func (c Client) Drive(ctx context.Context, experiment string) error {
-	_, err := c.Temporal.ExecuteWorkflow(ctx, c.options(experiment, trial.Command{}), ExperimentType, ExperimentInput{Experiment: experiment})
+	options, err := c.options(ctx, experiment, trial.Command{})
+	if err == nil {
+		_, err = c.Temporal.ExecuteWorkflow(ctx, options, ExperimentType, ExperimentInput{Experiment: experiment})
+	}
 	return err
 }
 
-func (c Client) options(experiment string, command trial.Command) client.StartWorkflowOptions {
+func (c Client) options(ctx context.Context, experiment string, command trial.Command) (options client.StartWorkflowOptions, err error) {
+	queues := c.Queues
+	if c.ShareOf != nil {
+		queues.Share, err = c.ShareOf(ctx, experiment)
+	}
 	return client.StartWorkflowOptions{
 		ID:                       ExperimentWorkflowID(experiment),
-		TaskQueue:                c.Queues.Experiment(),
+		TaskQueue:                queues.Experiment(),
 		WorkflowTaskTimeout:      ExperimentTaskTimeout,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		StaticSummary:            summaryOf(experiment, command),
 		StaticDetails:            detailsOf(experiment),
-	}
+	}, err
 }
 
 // End asks a trial to end and returns once that is durable, or ErrNotDriven.

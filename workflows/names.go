@@ -58,11 +58,20 @@ func TrialWorkflowID(experiment string, sequence int) string {
 }
 
 // Queues are the task queues of one record, so that two people on one Temporal
-// never run each other's activities.
-type Queues struct{ Record string }
+// never run each other's activities, and in it of one share of the experiments, which has
+// a worker of its own.
+type Queues struct {
+	Record string
+	Share  string // empty for the first one
+}
 
 // Experiment is the queue of experiments, of their workflows and algorithms alike.
-func (q Queues) Experiment() string { return "perennial-experiment." + q.Record }
+func (q Queues) Experiment() string {
+	if q.Share != "" {
+		return "perennial-experiment." + q.Share + "." + q.Record
+	}
+	return "perennial-experiment." + q.Record
+}
 
 const (
 	platformPrefix = "platform."

@@ -43,7 +43,7 @@ func (w World) resume(ctx context.Context, name string, how following) error {
 	if err != nil {
 		return err
 	}
-	how.noWorker = how.noWorker || w.worksElsewhere(ctx, how)
+	how.noWorker = how.noWorker || w.worksElsewhere(ctx, chosen.ID, how)
 	start := progress.Start{ID: chosen.ID, Name: chosen.Name, Resumed: true}
 	return w.submit(ctx, how, start, always(newCommand(trial.Resume, nil)), func(error) {})
 }

@@ -65,7 +65,7 @@ func (h *following) flags(cmd *cobra.Command) {
 }
 
 func (w World) run(ctx context.Context, file, id string, how following) error {
-	how.noWorker = how.noWorker || w.worksElsewhere(ctx, how)
+	how.noWorker = how.noWorker || w.worksElsewhere(ctx, "", how)
 	w.Build.TryAlgorithms = nil // they are about to be started
 	if err := errors.Join(w.checkID(ctx, id), w.checkPort(ctx, how.nni)); err != nil {
 		return err
@@ -103,11 +103,11 @@ func (w World) run(ctx context.Context, file, id string, how following) error {
 
 // worksElsewhere tells whether a worker on another machine will run what is submitted
 // here, and says so.
-func (w World) worksElsewhere(ctx context.Context, how following) bool {
+func (w World) worksElsewhere(ctx context.Context, experiment string, how following) bool {
 	if how.foreground || how.noWorker {
 		return false
 	}
-	machine, err := w.Engine.Elsewhere(ctx)
+	machine, err := w.Engine.Elsewhere(ctx, experiment)
 	if err != nil || machine == "" {
 		return false // why it cannot be told, is told by what comes next
 	}

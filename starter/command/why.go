@@ -28,7 +28,7 @@ func (w World) idle(ctx context.Context, e record.Experiment) trial.Reason {
 		return trial.Reason{}
 	}
 	if w.Engine.External().Address != "" {
-		return w.unpolled(ctx, views.PlatformsOf(e))
+		return w.unpolled(ctx, e.ID, views.PlatformsOf(e))
 	}
 	if _, err := w.Engine.Find(ctx); err != nil {
 		return noHost
@@ -37,8 +37,8 @@ func (w World) idle(ctx context.Context, e record.Experiment) trial.Reason {
 }
 
 // unpolled is the reason that a queue at a Temporal of others gives for a wait.
-func (w World) unpolled(ctx context.Context, platforms []string) trial.Reason {
-	queue, err := w.Engine.Unpolled(ctx, platforms)
+func (w World) unpolled(ctx context.Context, experiment string, platforms []string) trial.Reason {
+	queue, err := w.Engine.Unpolled(ctx, experiment, platforms)
 	if err != nil {
 		return trial.Reason{Code: "temporal-unreachable", Text: err.Error()}
 	}

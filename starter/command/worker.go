@@ -14,8 +14,9 @@ is the host of this state directory, without a server of its own. It stays in th
 foreground until Ctrl-C, TERM or "serve --stop"; trials go on without it, and the
 next one finds them. run starts one in the background where there is none.
 
-Where PERENNIAL_RECORD names a record that another machine's worker works on, it waits and
-is in its place within seconds of its end. docs/outgrow.md tells what it needs for that.
+Any number of machines may work on one PERENNIAL_RECORD: each experiment has one of the
+workers, and another one within seconds of that one's end. docs/outgrow.md tells what it
+needs for that.
 
   TEMPORAL_ADDRESS    host:port of Temporal's frontend
   TEMPORAL_NAMESPACE  the namespace, "default" unless it is set
@@ -54,12 +55,12 @@ func (w World) worker(ctx context.Context, platforms []string) error {
 	}})
 }
 
-// sayOnce tells of each host whose place this one waits for.
+// sayOnce tells of each worker that has what is this one's.
 func (w World) sayOnce() func(holder string) {
 	told := ""
 	return func(holder string) {
 		if holder != told {
-			fmt.Fprintf(w.Out, "waiting: the host on %s works on this record; this one is in its place as soon as that is gone\n", holder)
+			fmt.Fprintf(w.Out, "waiting: the worker on %s drives the experiments of this one meanwhile, and hands them back\n", holder)
 			told = holder
 		}
 	}
@@ -77,7 +78,7 @@ type hostless struct{ Engine }
 
 // Ensure implements Engine.
 func (h hostless) Ensure(ctx context.Context) (Host, error) {
-	if machine, err := h.Elsewhere(ctx); err != nil || machine == "" {
+	if machine, err := h.Elsewhere(ctx, ""); err != nil || machine == "" {
 		return h.Find(ctx)
 	}
 	return h.Engine.Ensure(ctx)
@@ -94,7 +95,7 @@ func (w World) withoutWorker(ctx context.Context) (World, error) {
 	w.Engine = hostless{w.Engine}
 	said := ""
 	for {
-		reason := w.unpolled(ctx, nil)
+		reason := w.unpolled(ctx, "", nil)
 		if reason.Zero() && ctx.Err() == nil {
 			return w, nil
 		}

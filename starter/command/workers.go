@@ -16,9 +16,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-const workersHelp = `workers shows who works on the record, and who waits to take that one's place: on which
-machine, since when, of which version, for which platforms, with how many runs, and when
-it was last heard of. Of one that does not work it says why.
+const workersHelp = `workers shows who works on the record: on which machine, since when, of which version,
+for which platforms, with how many runs and experiments, and when it was last heard of. Of
+one that does not work, or could not go on with what another one drives, it says why.
 
 A record in the state directory has one host at most. With one in PostgreSQL
 (PERENNIAL_RECORD) every machine's "starter worker" is told of, for a day after its last
@@ -63,8 +63,8 @@ const (
 func (w World) workersCommand() *cobra.Command {
 	var as *format
 	cmd := &cobra.Command{
-		Use: "workers", Short: "Show who works on the record, and who waits to", Long: workersHelp,
-		Example: examples("starter workers", "starter workers --output json | jq -r '.[] | select(.state == \"WAITS\") | .reason.text'"),
+		Use: "workers", Short: "Show who works on the record", Long: workersHelp,
+		Example: examples("starter workers", "starter workers --output json | jq -r '.[] | select(.reason) | .machine + \": \" + .reason.text'"),
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			views, err := w.workerViews(cmd.Context())
@@ -79,7 +79,7 @@ func (w World) workersCommand() *cobra.Command {
 }
 
 func (w World) workerViews(ctx context.Context) ([]workerView, error) {
-	load, err := w.workload(ctx)
+	loads, err := w.workload(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -92,32 +92,36 @@ func (w World) workerViews(ctx context.Context) ([]workerView, error) {
 		view := found.view(worker)
 		view.Here = worker.Directory == found.Home
 		if view.State == workerWorks {
-			view.Runs, view.Experiments = load.runs, load.experiments
+			view.drives(worker.Shares, loads)
 		}
 		views = append(views, view)
 	}
 	return views, nil
 }
 
-// workload is what whoever works on the record has to do.
-type workload struct {
-	runs        map[string]int // by platform
-	experiments int
-}
-
-func (w World) workload(ctx context.Context) (load workload, err error) {
+// workload is what there is to do in each share of the record.
+func (w World) workload(ctx context.Context) (loads map[string]record.Load, err error) {
 	err = w.read(ctx, func(r reader) error {
-		active, err := r.Active(ctx)
-		load.experiments = len(active)
-		if err == nil {
-			load.runs, err = r.OpenByPlatform(ctx)
-		}
+		loads, err = r.Loads(ctx)
 		return err
 	})
 	if errors.Is(err, errNone) {
 		err = nil
 	}
-	return load, err
+	return loads, err
+}
+
+// drives adds what a worker has to do. One that has the whole record names no share.
+func (v *workerView) drives(shares []string, loads map[string]record.Load) {
+	for share, load := range loads {
+		if len(shares) > 0 && !slices.Contains(shares, share) {
+			continue
+		}
+		v.Experiments += load.Experiments
+		for platform, count := range load.Runs {
+			v.Runs[platform] += count
+		}
+	}
 }
 
 func (found Workers) view(worker record.Worker) workerView {
@@ -147,39 +151,27 @@ func (found Workers) standing(worker record.Worker) (state string, reason trial.
 	case worker.Silent:
 		return workerSilent, trial.Reason{Code: "silent", Text: "it has told the record nothing for a while: it was killed, or its machine is gone or cut off"}
 	case worker.Waits:
-		return workerWaits, found.waiting(worker)
+		return workerWaits, trial.Reason{Code: "handing-back", Text: "another worker drives its experiments since it was gone, and is handing them back"}
 	case found.Temporal != nil:
 		return workerWorks, trial.Reason{Code: "temporal-unreachable", Text: found.Temporal.Error()}
 	case found.Polled != nil && !polled:
 		return workerWorks, trial.Reason{Code: "no-poll", Text: "it asks Temporal for no work as yet: it is starting, or cannot reach Temporal; its log says why"}
 	}
-	return workerWorks, trial.Reason{}
+	return workerWorks, found.closedTo(worker)
 }
 
-// waiting is whose place a worker waits for, and what it could not do there.
-func (found Workers) waiting(worker record.Worker) trial.Reason {
-	first := found.Leader()
-	if first == nil {
-		return trial.Reason{Code: "taking-over", Text: "it takes the place of the one that is gone, within seconds"}
-	}
-	text := fmt.Sprintf("it waits for the place of process %d on %s", first.Process, first.Machine)
-	if len(first.Keys) > 0 {
-		if key := first.Keys[len(first.Keys)-1]; !slices.Contains(worker.Keys, key) {
-			return trial.Reason{Code: "key-missing", Text: text + fmt.Sprintf(", and could not open what that one has sealed: "+
-				"copy the key %s from keys/ of that one's state directory into its own", key)}
+// closedTo is what a worker could not take over.
+func (found Workers) closedTo(worker record.Worker) trial.Reason {
+	for _, other := range found.All {
+		if len(other.Keys) == 0 || len(other.Shares) == 0 {
+			continue
+		}
+		if key := other.Keys[len(other.Keys)-1]; !slices.Contains(worker.Keys, key) {
+			return trial.Reason{Code: "key-missing", Text: fmt.Sprintf("it could not take over from process %d on %s: "+
+				"copy the key %s from keys/ of that one's state directory into its own", other.Process, other.Machine, key)}
 		}
 	}
-	return trial.Reason{Code: "standby", Text: text}
-}
-
-// Leader is who works, nil where nobody does.
-func (found Workers) Leader() *record.Worker {
-	for i, worker := range found.All {
-		if !worker.Waits && !worker.Silent {
-			return &found.All[i]
-		}
-	}
-	return nil
+	return trial.Reason{}
 }
 
 func (w World) workerRows(views []workerView) [][]string {

@@ -157,13 +157,14 @@ type Engine interface {
 	// be mended, empty where all is well.
 	Examine(ctx context.Context) (mend string, err error)
 	// Unpolled returns a queue at that Temporal that an experiment on these
-	// platforms needs and no worker polls; empty where there is none.
-	Unpolled(ctx context.Context, platforms []string) (queue string, err error)
+	// platforms needs and no worker polls; empty where there is none. Without an id it is
+	// about one that is yet to be submitted.
+	Unpolled(ctx context.Context, experiment string, platforms []string) (queue string, err error)
 	// Workers returns who works on the record or waits to.
 	Workers(ctx context.Context) (Workers, error)
-	// Elsewhere returns the machine whose worker works on the record, empty where that is
-	// this state directory's, or none.
-	Elsewhere(ctx context.Context) (machine string, err error)
+	// Elsewhere returns the machine whose worker drives an experiment, or without an id one that
+	// is yet to be submitted; empty where that is this state directory's, or none.
+	Elsewhere(ctx context.Context, experiment string) (machine string, err error)
 	// Deposit hands over, to the worker elsewhere, what an experiment needs of this machine:
 	// its code, whose places in the configuration change with it, its secrets and the
 	// environment that was kept of whoever runs it.

@@ -192,7 +192,7 @@ func (e *engine) External() External { return e.other }
 
 func (e *engine) Examine(context.Context) (string, error) { return e.mend, e.refuse }
 
-func (e *engine) Unpolled(context.Context, []string) (string, error) {
+func (e *engine) Unpolled(context.Context, string, []string) (string, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.lonely, nil
@@ -200,7 +200,7 @@ func (e *engine) Unpolled(context.Context, []string) (string, error) {
 
 func (e *engine) Workers(context.Context) (Workers, error) { return e.workers, nil }
 
-func (e *engine) Elsewhere(context.Context) (string, error) { return e.distant, nil }
+func (e *engine) Elsewhere(context.Context, string) (string, error) { return e.distant, nil }
 
 func (e *engine) Deposit(_ context.Context, id string, config *experiment.Experiment) error {
 	for _, code := range config.CodeDirectories() {

@@ -35,6 +35,7 @@ func TestAnyTemporal(t *testing.T) {
 		{"two people with a record each do not meet", twoPeople},
 		{"a second machine or a copy on one record is refused in plain words", copies},
 		{"a machine that is gone for good is followed by another, which knows the record", succeeds},
+		{"a worker that is back has its experiments again, which another drove meanwhile", returns},
 		{"an experiment goes on that was submitted from a machine which is gone", submits},
 		{"of two workers with docker compose one is killed", composed},
 		{"a host and a command that mean different Temporals say so", disagree},

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -100,12 +101,9 @@ func succeeds(t *testing.T, c *Cluster) {
 	first.Await("the first to work", func() bool { return strings.Contains(working.Said(), "works for") })
 	require.NoError(t, os.MkdirAll(second.Dir, 0o700))
 	require.NoError(t, os.CopyFS(filepath.Join(second.Dir, "keys"), os.DirFS(filepath.Join(first.Dir, "keys"))))
-	waiting := second.Start("worker")
-	second.Await("the second to wait", func() bool { return strings.Contains(waiting.Said(), "waiting: the host on ") })
-
-	first.AwaitFor(limit, "all to be told of", func() bool {
-		return slices.Equal(staff(t, second), []string{"WORKS", "WAITS standby"})
-	})
+	beside := second.Start("worker")
+	second.Await("the second to work", func() bool { return strings.Contains(beside.Said(), "works for") })
+	first.AwaitFor(limit, "all to be told of", func() bool { return slices.Equal(staff(t, second), []string{"WORKS", "WORKS"}) })
 
 	plan := endtoend.Plan{Trials: 5, Concurrency: 2, Steps: "12", Pause: "0.5", Code: "code", Platform: onHosts(lab)}
 	id := first.Follow(first.Experiment(plan)).ID()
@@ -115,10 +113,52 @@ func succeeds(t *testing.T, c *Cluster) {
 	require.NoError(t, os.RemoveAll(filepath.Join(work, plan.Code)))
 	require.NotContains(t, c.postgres.Dump(t, "shared"), password)
 
-	second.Await("the second to work", func() bool { return strings.Contains(waiting.Said(), "works for") })
 	second.AwaitFor(limit, "all to be told of", func() bool {
 		return slices.Equal(staff(t, second), []string{"WORKS", "SILENT silent"})
 	})
 	second.AwaitFor(limit, "the end", func() bool { return second.Show(id).Status == "DONE" })
 	second.RequireExactlyOnce(id, plan.Trials, nil)
+}
+
+// returns tells of a worker that dies, and is back after another one has taken over its
+// experiments; what runs on its own machine waits for it.
+func returns(t *testing.T, c *Cluster) {
+	require.NoError(t, c.postgres.Create("returns"))
+	home := func() *endtoend.Home { return c.Home(t).With("PERENNIAL_RECORD=" + c.postgres.URL("returns")) }
+	one, two := home(), home()
+	first := one.Start("worker")
+	one.Await("the first to work", func() bool { return strings.Contains(first.Said(), "works for") })
+	require.NoError(t, os.MkdirAll(two.Dir, 0o700))
+	require.NoError(t, os.CopyFS(filepath.Join(two.Dir, "keys"), os.DirFS(filepath.Join(one.Dir, "keys"))))
+	two.Start("worker")
+	one.AwaitFor(limit, "both to work", func() bool { return slices.Equal(staff(t, one), []string{"WORKS", "WORKS"}) })
+
+	plan := endtoend.Plan{Trials: 4, Concurrency: 2, Steps: "20", Pause: "0.5"}
+	following := one.Follow(one.Experiment(plan))
+	own := following.ID()
+	following.Signal(syscall.SIGKILL) // it would start another host
+	others := two.Follow(two.Experiment(plan)).ID()
+	one.AwaitRunning(own, plan.Concurrency)
+	killed := time.Now()
+	first.Signal(syscall.SIGKILL)
+	drives := func(home *endtoend.Home, experiments ...int) func() bool {
+		return func() bool {
+			var workers []struct{ Experiments int }
+			require.NoError(t, json.Unmarshal([]byte(home.Must("workers", "--output", "json")), &workers))
+			return slices.EqualFunc(workers, experiments, func(w struct{ Experiments int }, n int) bool { return w.Experiments == n })
+		}
+	}
+	two.AwaitFor(limit, "the second to drive both", drives(two, 2, 0))
+	t.Log("driven by the other after", time.Since(killed))
+	two.AwaitFor(limit, "the reason for waiting", func() bool { return two.Show(own).Reason.Code == "no-worker" })
+	back := time.Now()
+	one.Start("worker")
+	two.AwaitFor(limit, "each to drive its own", func() bool {
+		return slices.Equal(staff(t, two), []string{"WORKS", "WORKS"}) && drives(two, 1, 1)()
+	})
+	t.Log("handed back after", time.Since(back))
+	for home, id := range map[*endtoend.Home]string{one: own, two: others} {
+		home.AwaitFor(limit, "the end", func() bool { return home.Show(id).Status == "DONE" })
+		home.RequireExactlyOnce(id, plan.Trials, nil)
+	}
 }

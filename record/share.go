@@ -1,0 +1,189 @@
+package record
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+)
+
+// todo is whether a share, once before each of its experiments and once before their
+// attempts, has anything to do.
+const todo = `(EXISTS (SELECT 1 FROM experiments JOIN configurations ON experiment = id WHERE share = ? AND (status IN ('RUNNING', 'STOPPING', 'REMOVING')
+		OR workspaces LIKE '%"state":"prepared"%' OR workspaces LIKE '%"state":"removing"%'))
+	OR EXISTS (SELECT 1 FROM attempts JOIN experiments ON experiment = id WHERE share = ? AND (outcome = '' OR drained = 0)))`
+
+// mine is the condition that an experiment is one of those that the store is to tell of: of the
+// share that this process leads, else any.
+func (s *Store) mine() string {
+	if s.lease == nil {
+		return "TRUE"
+	}
+	return "share = '" + s.lease.share + "'" // named by wished
+}
+
+// ofMine is the same condition on rows of experiments.
+func (s *Store) ofMine() string {
+	if s.lease == nil {
+		return "TRUE"
+	}
+	return "experiment IN (SELECT id FROM experiments WHERE " + s.mine() + ")"
+}
+
+// ShareOf returns the share that an experiment belongs to, or ErrNotFound.
+func (s *Store) ShareOf(ctx context.Context, experiment string) (share string, err error) {
+	err = s.query(ctx).one(into(&share), "SELECT share FROM experiments WHERE id = ?", experiment)
+	return share, found(err, "experiment %s", experiment)
+}
+
+// wished names the share that somebody wants to lead.
+func (t *transaction) wished(as Leader) (share string, err error) {
+	if !as.Wants.Own {
+		return as.Wants.Share, nil
+	}
+	var name string
+	err = t.one(into(&name), "SELECT name FROM leases WHERE home = ? ORDER BY name LIMIT 1", as.place())
+	if errors.Is(err, sql.ErrNoRows) {
+		return t.unused()
+	}
+	if err != nil {
+		return "", err
+	}
+	return shareOf(name), nil
+}
+
+// justLeft is for how long a share is led after its own worker has left it, though there is nothing
+// to do: what was submitted to that one may not be on record yet.
+const justLeft = time.Hour
+
+// freeShare is a share that nobody leads.
+type freeShare struct {
+	name string
+	left bool // by its own worker, a while ago
+}
+
+// busy tells whether a share has anything to do.
+func (q querier) busy(share string) (busy bool, err error) {
+	err = q.one(into(&busy), "SELECT "+todo, share, share)
+	return busy, classify(err)
+}
+
+// unused names a share that nobody leads and that has nothing to do, a new one where each
+// is used.
+func (t *transaction) unused() (share string, err error) {
+	free, all, err := t.shares()
+	for _, share := range free {
+		if busy, err := t.busy(share.name); err != nil || !busy {
+			return share.name, err
+		}
+	}
+	if all == 0 {
+		return "", err
+	}
+	return fmt.Sprint(all + 1), err
+}
+
+// shares are those that nobody leads, nor has just come back for, and how many there are.
+func (q querier) shares() (free []freeShare, all int, err error) {
+	err = q.each(func(row scanner) error {
+		var share freeShare
+		var name string
+		var ended bool
+		err := row.Scan(&name, &ended, &share.left)
+		if share.name = shareOf(name); ended {
+			free = append(free, share)
+		}
+		all++
+		return err
+	}, `SELECT name, until < clock_timestamp() AND coalesce(wanted < clock_timestamp() - ?::interval, TRUE),
+		directory = home AND until > clock_timestamp() - ?::interval FROM leases ORDER BY name`, leaseLasts.String(), justLeft.String())
+	return free, all, classify(err)
+}
+
+// solitary refuses a record that others work on, whichever of its experiments: a HeldError.
+func (s *Store) solitary(ctx context.Context) error {
+	if !s.Shared() {
+		return nil
+	}
+	var holder string
+	err := s.query(ctx).one(into(&holder), "SELECT holder FROM leases WHERE name <> ? AND until > clock_timestamp() LIMIT 1", firstLease)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err == nil {
+		err = &HeldError{holder}
+	}
+	return classify(err)
+}
+
+// keepShares has the shares that came with experiments be led by whoever comes; a file has
+// one share.
+func (s *Store) keepShares(ctx context.Context) error {
+	return s.update(ctx, func(t *transaction) error {
+		if !s.Shared() {
+			_, err := t.exec("UPDATE experiments SET share = ''")
+			return err
+		}
+		_, err := t.exec(`INSERT INTO leases (name, holder, directory, fence, until)
+			SELECT DISTINCT ? || '/' || share, '', '', 0, clock_timestamp() FROM experiments WHERE share <> '' ON CONFLICT (name) DO NOTHING`, firstLease)
+		return err
+	})
+}
+
+// Orphaned returns the shares that nobody leads although there is something to do, or their own
+// workers left them within the last hour.
+func (s *Store) Orphaned(ctx context.Context) (orphaned []string, err error) {
+	free, _, err := s.query(ctx).shares()
+	for _, share := range free {
+		busy, err := s.query(ctx).busy(share.name)
+		if err != nil {
+			return nil, err
+		}
+		if busy || share.left {
+			orphaned = append(orphaned, share.name)
+		}
+	}
+	return orphaned, err
+}
+
+// Wanted tells whether whose own share it is that this process leads has come back and
+// waits for it.
+func (s *Store) Wanted(ctx context.Context) (wanted bool, err error) {
+	err = s.query(ctx).one(into(&wanted), "SELECT coalesce(wanted > clock_timestamp() - ?::interval, false) FROM leases WHERE name = ?",
+		leaseLasts.String(), leaseOf(s.Share()))
+	return wanted, classify(err)
+}
+
+// Load is what there is to do.
+type Load struct {
+	Experiments int            // unfinished ones
+	Runs        map[string]int // under way, by platform
+}
+
+// Loads returns what there is to do in each share that has anything.
+func (s *Store) Loads(ctx context.Context) (map[string]Load, error) {
+	loads := map[string]Load{}
+	err := s.query(ctx).each(func(row scanner) error {
+		var share string
+		var load Load
+		err := row.Scan(&share, &load.Experiments)
+		loads[share] = load
+		return err
+	}, "SELECT share, COUNT(*) FROM experiments WHERE status IN (?, ?) GROUP BY share", string(Running), string(Stopping))
+	if err != nil {
+		return nil, classify(err)
+	}
+	err = s.query(ctx).each(func(row scanner) error {
+		var share, platform string
+		var count int
+		err := row.Scan(&share, &platform, &count)
+		load := loads[share]
+		load.Runs = maps.Collect(maps.All(load.Runs))
+		load.Runs[platform] = count
+		loads[share] = load
+		return err
+	}, "SELECT share, platform, COUNT(*) FROM attempts JOIN experiments ON id = experiment WHERE outcome = '' OR drained = 0 GROUP BY share, platform")
+	return loads, classify(err)
+}
