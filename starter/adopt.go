@@ -185,7 +185,7 @@ func (a *adoption) begin(ctx context.Context, name string) error {
 func (a *adoption) anywhere() []string {
 	names := []string{""}
 	for name, kind := range a.kinds {
-		if !kind.Traits.HostBound && (len(a.only) == 0 || slices.Contains(a.only, name)) {
+		if !kind.Traits.RunsHere && (len(a.only) == 0 || slices.Contains(a.only, name)) {
 			names = append(names, name)
 		}
 	}
