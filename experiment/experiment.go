@@ -40,16 +40,18 @@ type Experiment struct {
 	SharedStorage       json.RawMessage `json:"sharedStorage,omitempty"`
 }
 
-// CodeDirectories are the places of all directories with code of the user's, some of which
-// may be empty. One that is not absolute lies below the state directory of whoever runs
-// the experiment.
+// CodeDirectories are the places of all directories with code of the user's on a machine of
+// ours, some of which may be empty. One that is not absolute lies below the state directory
+// of whoever runs the experiment.
 func (e *Experiment) CodeDirectories() []*string {
 	all := []*string{&e.Tuner.CodeDirectory}
 	if e.Assessor != nil {
 		all = append(all, &e.Assessor.CodeDirectory)
 	}
 	for i := range e.Platforms {
-		all = append(all, &e.Platforms[i].CodeDirectory)
+		if known := findPlatform(e.Platforms[i].Name); known == nil || !known.codeElsewhere {
+			all = append(all, &e.Platforms[i].CodeDirectory)
+		}
 	}
 	return all
 }

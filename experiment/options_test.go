@@ -124,3 +124,12 @@ func TestAKeyFileBesideAPasswordIsWarnedAbout(t *testing.T) {
 		require.Contains(t, loaded.Warnings[len(loaded.Warnings)-1].String(), want+": is not used: the machine has a password")
 	}
 }
+
+func TestADirectoryOfAnImageIsNoneOfThisMachines(t *testing.T) {
+	e := Experiment{Platforms: []Platform{{Name: "adl", CodeDirectory: "trial"}, {Name: "local", CodeDirectory: "/code"}}}
+	var places []string
+	for _, place := range e.CodeDirectories() {
+		places = append(places, *place)
+	}
+	require.Equal(t, []string{"", "/code"}, places)
+}
