@@ -99,12 +99,9 @@ class Experiment:
     @classmethod
     def connect(cls, port_or_id: int | str) -> Experiment:
         """An experiment that is on record: by its id or name, or by the port that it has for NNI's clients."""
-        if isinstance(port_or_id, int):
-            profile = program.send(f'http://127.0.0.1:{port_or_id}', 'GET', _NNI + '/experiment')
-            found = cls(None, profile['id'])
-            found.port = port_or_id
-            return found
-        found = cls(None, port_or_id)
+        is_port = isinstance(port_or_id, int)
+        found = cls(None, program.at_port(port_or_id) if is_port else port_or_id)
+        found.port = port_or_id if is_port else None
         found._on_record()
         return found
 

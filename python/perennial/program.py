@@ -76,6 +76,16 @@ def home() -> Path:
     return Path(os.environ.get('PERENNIAL_HOME') or Path(state, 'perennial'))
 
 
+def at_port(port: int) -> str:
+    """The id of the experiment that the host serves there. Nobody is asked at the port itself: who
+    listens there might be somebody else, who would learn the token."""
+    for file in home().glob('experiments/*/nni-port.json'):
+        told = json.loads(file.read_text())
+        if told['port'] == port:
+            return told['experiment']
+    raise ValueError(f'no experiment of {home()} has port {port}; an id or a name finds every one')
+
+
 # A proxy of the environment has no business between this program and its own machine.
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 

@@ -47,10 +47,22 @@ func TestAPythonScriptWrittenForNNIRunsWithOneImportChanged(t *testing.T) {
 	h.RequireNothingLeft()
 }
 
+// answeredBy is the home of a user whose host is something that only answers.
+func answeredBy(t *testing.T, answers http.HandlerFunc) *Home {
+	host := httptest.NewServer(answers)
+	t.Cleanup(host.Close)
+	h := NewHome(t)
+	require.NoError(t, os.MkdirAll(h.Dir, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(h.Dir, "token"), []byte("t\n"), 0o600))
+	starter := h.Write("starter", "#!/bin/sh\necho "+host.URL+"/?t=once\n")
+	require.NoError(t, os.Chmod(starter, 0o700))
+	return h.With("PERENNIAL_STARTER=" + starter).With("PYTHONPATH=" + filepath.Join(Root(), "python")).With("PYTHONDONTWRITEBYTECODE=1")
+}
+
 func TestAnAnswerThatAHostsDeathCutsOffIsAskedForAgain(t *testing.T) {
 	t.Parallel()
 	asked := 0
-	dying := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	h := answeredBy(t, func(w http.ResponseWriter, _ *http.Request) {
 		if asked++; asked == 1 {
 			w.Header().Set("Content-Length", "1000")
 			w.Write([]byte(`{"half": `))
@@ -58,17 +70,22 @@ func TestAnAnswerThatAHostsDeathCutsOffIsAskedForAgain(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}
 		w.Write([]byte(`{"whole": 1}`))
-	}))
-	t.Cleanup(dying.Close)
-	h := NewHome(t)
-	require.NoError(t, os.MkdirAll(h.Dir, 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(h.Dir, "token"), []byte("t\n"), 0o600))
-	starter := h.Write("starter", "#!/bin/sh\necho "+dying.URL+"/?t=once\n")
-	require.NoError(t, os.Chmod(starter, 0o700))
-	h = h.With("PERENNIAL_STARTER=" + starter).With("PYTHONPATH=" + filepath.Join(Root(), "python")).With("PYTHONDONTWRITEBYTECODE=1")
+	})
 	run := h.script("python3", "-c", "from perennial.program import Host; print(Host().ask('GET', '/'))")
 	require.Zero(t, run.Wait(Patience), run.said())
 	require.Equal(t, "{'whole': 1}\n", run.Said())
+}
+
+func TestWhoHasAPortForNNIsClientsIsNotAskedThereWithTheToken(t *testing.T) {
+	t.Parallel()
+	h := answeredBy(t, func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(`{"id": "survives"}`)) })
+	served := filepath.Join(h.Dir, "experiments", "survives")
+	require.NoError(t, os.MkdirAll(served, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(served, "nni-port.json"), []byte(`{"experiment": "survives", "port": 1}`), 0o600))
+	run := h.script("python3", "-c", "from perennial import Experiment; print(Experiment.connect(1).id); Experiment.connect(2)")
+	require.NotZero(t, run.Wait(Patience))
+	require.Equal(t, "survives\n", run.Said(), "nobody listens there")
+	require.Contains(t, run.said(), "has port 2; an id or a name finds every one")
 }
 
 // again is a script with an id of its own, which may be run again whatever befell it.
