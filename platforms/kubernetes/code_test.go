@@ -137,6 +137,9 @@ func TestCodeThatIsTooLargeForTheClusterIsBroughtOnceOntoAVolumeAndGoesWithTheEx
 	require.Len(t, report.Journal.Records, 1)
 	require.NoError(t, p.(platforms.WithCleanup).CleanUp(t.Context()))
 	require.NoDirExists(t, lies)
+	bundle.Again = &workspace
+	require.Equal(t, workspace, prepare(t, next, bundle))
+	require.FileExists(t, filepath.Join(lies, before[0].Name()), "another one has removed it")
 	gone := open(t, cluster, "gone-"+namespace, map[string]any{"volumes": volumes, "code": map[string]any{"volume": "code"}})
 	require.NoError(t, gone.(platforms.WithCleanup).CleanUp(t.Context()), "with its namespace")
 }

@@ -126,6 +126,7 @@ func (p *platform) Prepare(ctx context.Context, bundle platforms.Bundle) (platfo
 	if err := s.serves(); err != nil {
 		return platforms.Workspace{}, Fault("prepare", err)
 	}
+	s.brought.Clear() // what a host on another machine has removed meanwhile is not there
 	if s.section.CodeInImage {
 		return platforms.Workspace{Directory: cmp.Or(bundle.CodeDirectory, ".")}, nil
 	}
