@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -23,19 +24,32 @@ func bearsAccess(r *http.Request) bool {
 
 func isRead(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
-// admit is the one place that holds whoever has an access token to what it allows.
-func (d *Door) admit(w http.ResponseWriter, r *http.Request, access Access, err error) {
-	switch {
-	case err != nil:
-		d.closed(w, r, http.StatusUnauthorized, err.Error())
-	case access.ReadOnly && !d.Reads(r):
-		refuse(w, r, http.StatusForbidden, fmt.Sprintf("access token %s may only read", access.ID))
-	default:
-		ctx, leave := context.WithCancel(r.Context())
-		defer leave()
-		go d.guard(ctx, leave, access.ID)
-		d.enter(w, r.WithContext(ctx))
+// show has somebody in whose token is good, unless too many were not.
+func (d *Door) show(w http.ResponseWriter, r *http.Request, token string, in func(http.ResponseWriter, *http.Request, Access)) {
+	if d.Certificate != nil && d.failures.tooMany(r.RemoteAddr) {
+		w.Header().Set("Retry-After", strconv.Itoa(int(failureEvery.Seconds())))
+		refuse(w, r, http.StatusTooManyRequests, "too many tokens from this address were refused: try again later")
+		return
 	}
+	access, err := d.Tokens.open(token)
+	if err != nil {
+		d.failures.add(r.RemoteAddr)
+		d.closed(w, r, err.Error())
+		return
+	}
+	in(w, r, access)
+}
+
+// admit is the one place that holds whoever has an access token to what it allows.
+func (d *Door) admit(w http.ResponseWriter, r *http.Request, access Access) {
+	if access.ReadOnly && !d.Reads(r) {
+		refuse(w, r, http.StatusForbidden, fmt.Sprintf("access token %s may only read", access.ID))
+		return
+	}
+	ctx, leave := context.WithCancel(r.Context())
+	defer leave()
+	go d.guard(ctx, leave, access.ID)
+	d.enter(w, r.WithContext(ctx))
 }
 
 // guard ends a request once the token that let it in is revoked or expires.
@@ -55,28 +69,22 @@ func (d *Door) guard(ctx context.Context, end func(), id string) {
 	}
 }
 
-// login gives the browser of somebody who has typed in an access token its cookie.
-func (d *Door) login(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, 1<<12)
-	access, err := d.Tokens.open(strings.TrimSpace(r.PostFormValue("token")))
-	if err != nil {
-		d.closed(w, r, http.StatusUnauthorized, err.Error())
-		return
-	}
+// welcomeWith gives the browser of somebody who has typed in an access token its cookie.
+func (d *Door) welcomeWith(w http.ResponseWriter, _ *http.Request, access Access) {
 	d.setCookie(w, access.ID)
 	lead(w, "/")
 }
 
 // closed refuses; a person may type in an access token instead, where there are any.
-func (d *Door) closed(w http.ResponseWriter, r *http.Request, status int, why string) {
+func (d *Door) closed(w http.ResponseWriter, r *http.Request, why string) {
 	w.Header().Set("WWW-Authenticate", "Bearer")
 	if d.Tokens == (Tokens{}) || !isPage(r) {
-		refuse(w, r, status, why)
+		refuse(w, r, http.StatusUnauthorized, why)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
-	w.WriteHeader(status)
+	w.WriteHeader(http.StatusUnauthorized)
 	fmt.Fprintf(w, `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Perennial: closed</title>
 <main><h1>Closed</h1><p>%s</p><form method="post" action="%s">
 <label>Or an access token: <input type="password" name="token" autocomplete="off" required></label> <button>Open</button></form></main></html>

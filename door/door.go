@@ -1,6 +1,7 @@
-// Package door lets browsers into pages on loopback, by a link that works once or an access
-// token, then by a cookie, and programs by a token. Loopback is no boundary on a machine
-// with several users, nor against the other pages that a browser has open.
+// Package door lets browsers into pages, by a link that works once or an access token, then
+// by a cookie, and programs by a token. Loopback is no boundary on a machine with several
+// users, nor against the other pages that a browser has open. Beyond it a door shows a
+// certificate.
 package door
 
 import (
@@ -64,7 +65,7 @@ func mac(key []byte, purpose string, body []byte) []byte {
 // Options say whom a door lets in, and what they find.
 type Options struct {
 	// Token is what callers present as "Authorization: Bearer <token>", and what links
-	// are made with.
+	// are made with; empty lets in nobody.
 	Token string
 	// Tokens let in others, who may do what the token allows; the zero value has none.
 	Tokens Tokens
@@ -77,8 +78,12 @@ type Options struct {
 	// Sessions is the key of cookies: they hold for as long as it is used. Empty means a
 	// new one, for this door alone.
 	Sessions []byte
-	// Again names the command that prints a fresh link.
+	// Again names the command that prints a fresh link, empty where no link opens the door.
 	Again string
+	// Certificate, if not nil, is what callers from elsewhere are shown: they come by the
+	// names in it, over TLS, and one whose tokens are refused again and again has to wait.
+	// Without it the door is on loopback.
+	Certificate *Certificate
 	// Open lets in whoever comes by a name of this machine and from no other page.
 	Open bool
 	// Page turns the path of a link into that of the page; nil leaves it.
@@ -89,7 +94,7 @@ type Options struct {
 
 // Door is an http.Handler that lets in browsers that opened a link and callers that
 // know a token. Everybody else gets 401, on every path; whoever comes by a name that
-// is not this machine's, or from another page, is refused. Programs are told why as
+// is not this server's, or from another page, is refused. Programs are told why as
 // application/problem+json.
 type Door struct {
 	Options
@@ -97,8 +102,9 @@ type Door struct {
 	opened time.Time
 	origin *http.CrossOriginProtection
 
-	mu   sync.Mutex
-	used map[string]bool
+	failures failures
+	mu       sync.Mutex
+	used     map[string]bool
 }
 
 // New opens a door.
@@ -124,13 +130,12 @@ func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Referrer-Policy", "same-origin")
 	switch {
-	case !loopback(r.Host):
-		refuse(w, r, http.StatusMisdirectedRequest, "this server is reached by the names of its own machine alone")
+	case !d.isCalled(r.Host):
+		refuse(w, r, http.StatusMisdirectedRequest, d.misnamed())
 	case d.bears(r.Header.Get("Authorization")):
 		d.enter(w, r)
 	case bearsAccess(r):
-		access, err := d.Tokens.open(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
-		d.admit(w, r, access, err)
+		d.show(w, r, strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), d.admit)
 	case r.Method == http.MethodGet && d.redeem(r.URL.Query().Get(linkParameter)):
 		d.welcome(w, r)
 	default:
@@ -145,19 +150,46 @@ func (d *Door) browser(w http.ResponseWriter, r *http.Request) {
 	entering := r.Method == http.MethodPost && r.URL.Path == entrance && d.Tokens != Tokens{}
 	switch {
 	case !d.Open && !known && !entering:
-		d.closed(w, r, http.StatusUnauthorized, fmt.Sprintf("this page is closed: open a fresh link, as printed by %s", d.Again))
+		d.closed(w, r, d.howToEnter())
 	case d.origin.Check(r) != nil || embeds(r):
 		refuse(w, r, http.StatusForbidden, "requests from another page are refused")
 	case entering:
-		d.login(w, r)
+		r.Body = http.MaxBytesReader(w, r.Body, 1<<12)
+		d.show(w, r, strings.TrimSpace(r.PostFormValue("token")), d.welcomeWith)
 	case page != r.URL.Path:
 		http.Redirect(w, r, page, http.StatusFound) // a link that was used before
 	case id != "" && !d.Open:
 		access, err := d.Tokens.valid(id)
-		d.admit(w, r, access, err)
+		if err != nil {
+			d.closed(w, r, err.Error())
+			return
+		}
+		d.admit(w, r, access)
 	default:
 		d.enter(w, r)
 	}
+}
+
+func (d *Door) howToEnter() string {
+	if d.Again == "" {
+		return "this page is closed: it takes an access token, as starter token create makes it"
+	}
+	return "this page is closed: open a fresh link, as printed by " + d.Again
+}
+
+// isCalled tells whether a host is a name of this server.
+func (d *Door) isCalled(host string) bool {
+	if d.Certificate != nil {
+		return d.Certificate.Covers(host)
+	}
+	return loopback(host)
+}
+
+func (d *Door) misnamed() string {
+	if d.Certificate != nil {
+		return "this server is reached by the names in its certificate alone"
+	}
+	return "this server is reached by the names of its own machine alone"
 }
 
 // loopback tells whether a host, with or without a port, is a name that only this
@@ -182,7 +214,7 @@ func embeds(r *http.Request) bool {
 }
 
 func (d *Door) bears(header string) bool {
-	return subtle.ConstantTimeCompare([]byte(header), []byte("Bearer "+d.Token)) == 1
+	return d.Token != "" && subtle.ConstantTimeCompare([]byte(header), []byte("Bearer "+d.Token)) == 1
 }
 
 // enter serves the request; what opened the door stays outside.
@@ -198,7 +230,7 @@ func (d *Door) enter(w http.ResponseWriter, r *http.Request) {
 // it is used from then on.
 func (d *Door) redeem(ticket string) bool {
 	raw, err := base64.RawURLEncoding.DecodeString(ticket)
-	if err != nil || len(raw) != ticketSize {
+	if err != nil || len(raw) != ticketSize || d.Token == "" {
 		return false
 	}
 	if !hmac.Equal(ticketMAC(d.Token, raw[:ticketBody]), raw[ticketBody:]) {
@@ -228,7 +260,7 @@ func (d *Door) welcome(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *Door) setCookie(w http.ResponseWriter, id string) {
-	http.SetCookie(w, &http.Cookie{Name: d.cookie, Value: d.session(time.Now(), id), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
+	http.SetCookie(w, &http.Cookie{Name: d.cookie, Value: d.session(time.Now(), id), Path: "/", HttpOnly: true, Secure: d.Certificate != nil, SameSite: http.SameSiteStrictMode})
 }
 
 func lead(w http.ResponseWriter, page string) {

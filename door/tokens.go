@@ -68,24 +68,7 @@ func (t Tokens) Create(wanted Access) (token string, made Access, err error) {
 	if err := os.MkdirAll(t.directory, 0o700); err != nil {
 		return "", made, err
 	}
-	return token, made, t.write(made.ID, content)
-}
-
-// write has the file appear whole or not at all.
-func (t Tokens) write(id string, content []byte) error {
-	file, err := os.CreateTemp(t.directory, ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name()) //nolint:errcheck // it has another name by then
-	_, err = file.Write(content)
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(file.Name(), t.file(id)); err != nil {
-		return err
-	}
-	return syncDirectory(t.directory)
+	return token, made, writeWhole(t.file(made.ID), content)
 }
 
 // hashOf needs no salt and no cost: tokens have 260 random bits.

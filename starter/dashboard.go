@@ -28,12 +28,14 @@ import (
 // dashboardServer serves the dashboard beside everything else that a host does; it does
 // not wait for Temporal.
 type dashboardServer struct {
-	server *http.Server
-	nni    *nniPorts
-	at     string
-	open   atomic.Int64 // requests being answered
-	last   atomic.Int64 // when the last one ended, in nanoseconds
-	meant  atomic.Int64 // when the last one came that somebody meant, in nanoseconds
+	server   *http.Server
+	nni      *nniPorts
+	at       string
+	within   http.Handler // what is behind the door
+	sessions []byte       // the key of cookies
+	open     atomic.Int64 // requests being answered
+	last     atomic.Int64 // when the last one ended, in nanoseconds
+	meant    atomic.Int64 // when the last one came that somebody meant, in nanoseconds
 }
 
 // start listens where the last host of the state directory did, so that a page that was
@@ -52,10 +54,11 @@ func (d *dashboardServer) start(e *engine, store *record.Store) error {
 		return fmt.Errorf("dashboard: %w", err)
 	}
 	d.nni = &nniPorts{engine: e, options: e.shown, store: store, token: token, tokens: door.TokensIn(e.home), count: d.count, servers: map[string]nniServer{}}
+	d.within, d.sessions = d.inside(e, store), place.Sessions
 	d.at = "http://" + listener.Addr().String()
 	d.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		Handler: door.New(door.Options{Token: token, Tokens: door.TokensIn(e.home), Reads: dashboard.Reads, Port: place.Port, Sessions: place.Sessions,
-			Again: "starter dashboard", Inside: d.inside(e, store)})}
+			Again: "starter dashboard", Inside: d.within})}
 	go d.server.Serve(listener) //nolint:errcheck // it always ends with ErrServerClosed
 	return nil
 }

@@ -44,7 +44,7 @@ func (e *engine) Serve(ctx context.Context, how command.Serving) error {
 	worker.SetBinaryChecksum(command.Version) // else each start reads and hashes the whole program
 	ctx, replaced := context.WithCancelCause(ctx)
 	defer replaced(nil)
-	observed := &observation{engine: e, dir: dir, asked: ctx, replaced: replaced, waiting: how.Waiting, only: how.Platforms}
+	observed := &observation{engine: e, dir: dir, asked: ctx, replaced: replaced, waiting: how.Waiting, only: how.Platforms, listen: how.Listen}
 	config := host.Config{Dir: dir, Version: command.Version, Before: observed.begin, After: observed.end, Dashboard: observed.pages.address, Service: e.service(how, limit, observed)}
 	if e.external != nil {
 		if err := e.external.serve(&config); err != nil {
@@ -88,6 +88,8 @@ type observation struct {
 	sections *poller.Sections
 	adopted  adoptions
 	pages    dashboardServer
+	listen   command.Listening
+	beyond   listening
 	metrics  monitoring
 }
 
@@ -103,6 +105,9 @@ func (o *observation) begin(log *slog.Logger) error {
 		return err
 	}
 	o.pages.nni.reopen(func(err error) { log.Warn("not opened again", "error", err) })
+	if err := o.beyond.start(o.listen, o.home, &o.pages, log); err != nil {
+		return err
+	}
 	if err := o.metrics.start(os.Getenv(metricsVariable), o.dir, o.store); err != nil {
 		return err
 	}
@@ -162,6 +167,7 @@ func (o *observation) idle(ctx context.Context) (bool, error) {
 }
 
 func (o *observation) end() {
+	o.beyond.stop()
 	o.pages.stop()
 	o.metrics.stop()
 	if o.sections != nil {

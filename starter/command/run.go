@@ -266,7 +266,7 @@ func (w World) serveHere(ctx context.Context) (Host, <-chan error, func(), error
 	ready, ended, gone := make(chan Host, 1), make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(gone)
-		ended <- w.Engine.Serve(serving, Serving{Ready: func(host Host) { ready <- host }})
+		ended <- w.Engine.Serve(serving, Serving{Listen: w.listening(Listening{}), Ready: func(host Host) { ready <- host }})
 	}()
 	leave := func() { stop(); <-gone }
 	select {

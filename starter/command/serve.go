@@ -16,13 +16,18 @@ nobody needs to call it, except to have it come back after a reboot:
   systemctl --user enable --now perennial
 
 It ends by Ctrl-C, TERM or "serve --stop". Trials go on without it; the next host
-finds them.`
+finds them.
+
+--listen serves the dashboard and the API to other machines too, over TLS, to those who
+have an access token of "starter token create". PERENNIAL_LISTEN says the same, also to
+hosts in the background; docs/api.md tells more.`
 
 func (w World) serveCommand() *cobra.Command {
 	var stop, detach, unit, pid, background bool
+	var listen Listening
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Be the host process, or stop it", Long: serveHelp,
-		Example: examples("starter serve", "starter serve --detach", "starter serve --stop"), Args: atMost(0),
+		Example: examples("starter serve", "starter serve --detach", "starter serve --listen :8443", "starter serve --stop"), Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case stop:
@@ -34,7 +39,8 @@ func (w World) serveCommand() *cobra.Command {
 			case pid:
 				return w.hostPID(cmd.Context())
 			}
-			return w.serve(cmd.Context(), Serving{Background: background, Ready: w.introduce})
+			listen.Told = w.listens
+			return w.serve(cmd.Context(), Serving{Background: background, Ready: w.introduce, Listen: listen})
 		},
 	}
 	cmd.Flags().BoolVar(&stop, "stop", false, "end the host that runs; trials go on")
@@ -42,7 +48,8 @@ func (w World) serveCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&background, "background", false, "be a host that was started in the background")
 	cmd.Flags().BoolVar(&unit, "print-unit", false, "print a systemd user unit")
 	cmd.Flags().BoolVar(&pid, "pid", false, "print the process id of the host that runs")
-	cmd.MarkFlagsMutuallyExclusive("stop", "detach", "print-unit", "pid", "background")
+	listen.flags(cmd)
+	cmd.MarkFlagsMutuallyExclusive("stop", "detach", "print-unit", "pid", "background", "listen")
 	if err := cmd.Flags().MarkHidden("background"); err != nil {
 		panic(err) // the flag was just defined
 	}
@@ -53,6 +60,10 @@ func (w World) serve(ctx context.Context, how Serving) error {
 	if err := w.Engine.Check(); err != nil {
 		return badInput("$PERENNIAL_HOME names another state directory", "%w", err)
 	}
+	if err := w.checkListening(how.Listen); err != nil {
+		return err
+	}
+	how.Listen = w.listening(how.Listen)
 	w.hosting.Store(true)
 	err := w.Engine.Serve(ctx, how)
 	if err != nil && ctx.Err() == nil {

@@ -181,6 +181,7 @@ type Serving struct {
 	Background bool       // what this process prints goes to the host's log
 	Platforms  []string   // to work for; empty means all
 	Ready      func(Host) // called once, when the host works
+	Listen     Listening  // beyond loopback
 	// Waiting, if not nil, has the host wait where another one works on the same record,
 	// and is told whose place it waits for.
 	Waiting func(holder string)

@@ -1,12 +1,15 @@
 package endtoend
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -88,16 +91,40 @@ func (h *Home) requireTokens(id string) {
 		code, text := h.call(try.token, try.method, try.path, try.body)
 		require.Equal(h.t, try.code, code, "%s %s: %s", try.method, try.path, text)
 	}
+	h.requireListening(acting, id)
 	h.Must("token", "revoke", "grafana")
 	code, text := h.call(reading, http.MethodGet, "/api/v1/experiments", "")
 	require.Equal(h.t, http.StatusUnauthorized, code)
 	require.Contains(h.t, text, "was revoked")
 }
 
+// requireListening asks by TLS where the host listens to other machines.
+func (h *Home) requireListening(token, id string) {
+	h.t.Helper()
+	log, err := os.ReadFile(filepath.Join(h.Dir, "log", "host.log"))
+	require.NoError(h.t, err)
+	found := regexp.MustCompile(`listening beyond this machine.*?(127\.0\.0\.1:\d+)`).FindSubmatch(log)
+	require.NotNil(h.t, found, "%s", log)
+	certificate, err := os.ReadFile(filepath.Join(h.Dir, "certificate.pem"))
+	require.NoError(h.t, err)
+	trusted := x509.NewCertPool()
+	require.True(h.t, trusted.AppendCertsFromPEM(certificate))
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, DisableKeepAlives: true}}
+	for path, want := range map[string]int{"": http.StatusOK, "/temporal": http.StatusNotFound} {
+		request, err := http.NewRequestWithContext(h.t.Context(), http.MethodGet, "https://"+string(found[1])+"/api/v1/experiments/"+id+path, nil)
+		require.NoError(h.t, err)
+		request.Header.Set("Authorization", "Bearer "+token)
+		answer, err := client.Do(request)
+		require.NoError(h.t, err)
+		require.NoError(h.t, answer.Body.Close())
+		require.Equal(h.t, want, answer.StatusCode)
+	}
+}
+
 func TestMonitoringSeesWhatAnExperimentDoesAndIsSentItsTraces(t *testing.T) {
 	t.Parallel()
 	traces := startCollector(t)
-	h := NewHome(t).With("OTEL_EXPORTER_OTLP_ENDPOINT=" + traces.URL)
+	h := NewHome(t).With("OTEL_EXPORTER_OTLP_ENDPOINT=" + traces.URL).With("PERENNIAL_LISTEN=127.0.0.1:0")
 	run := h.Follow(h.Experiment(endless(2, 2)))
 	id := run.ID()
 	h.AwaitRunning(id, 2)
