@@ -299,7 +299,7 @@ func (s *Store) giveBack() {
 	ctx, cancel := context.WithTimeout(context.Background(), leaseRenew)
 	defer cancel()
 	_ = s.update(ctx, func(t *transaction) error {
-		_, err := t.exec("UPDATE leases SET until = clock_timestamp() WHERE name = ?", s.lease.name())
+		_, err := t.exec("UPDATE leases SET until = clock_timestamp(), holder = '' WHERE name = ?", s.lease.name())
 		return errors.Join(err, t.leave(s.lease.as))
 	})
 }

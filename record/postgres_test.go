@@ -489,13 +489,14 @@ func TestWorkersHaveAShareEachAndThatOfOneWhoIsGoneIsLedMeanwhile(t *testing.T) 
 	all, err := reader.Active(background)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{exp, other}, all)
-	orphaned, err := reader.Orphaned(background)
+	vigil := &Vigil{}
+	orphaned, err := reader.Orphaned(background, vigil)
 	require.NoError(t, err)
 	require.Empty(t, orphaned)
 
 	second.lease.end() // as one that was killed
 	require.Eventually(t, func() bool {
-		orphaned, err = reader.Orphaned(background)
+		orphaned, err = reader.Orphaned(background, vigil)
 		return err == nil && len(orphaned) == 1 && orphaned[0] == "2"
 	}, time.Minute, 100*time.Millisecond)
 	third := f.another()

@@ -58,10 +58,13 @@ func (t *transaction) wished(as Leader) (share string, err error) {
 // to do: what was submitted to that one may not be on record yet.
 const justLeft = time.Hour
 
-// freeShare is a share that nobody leads.
-type freeShare struct {
-	name string
-	left bool // by its own worker, a while ago
+// shareState is how the lease of a share is.
+type shareState struct {
+	name  string
+	until time.Time
+	free  bool // it has run out, and nobody has just come back for it
+	left  bool // by its own worker, within justLeft
+	given bool // back, by whoever had it
 }
 
 // busy tells whether a share has anything to do.
@@ -73,33 +76,66 @@ func (q querier) busy(share string) (busy bool, err error) {
 // unused names a share that nobody leads and that has nothing to do, a new one where each
 // is used.
 func (t *transaction) unused() (share string, err error) {
-	free, all, err := t.shares()
-	for _, share := range free {
+	all, err := t.shares()
+	for _, share := range all {
+		if !share.free {
+			continue
+		}
 		if busy, err := t.busy(share.name); err != nil || !busy {
 			return share.name, err
 		}
 	}
-	if all == 0 {
+	if len(all) == 0 {
 		return "", err
 	}
-	return fmt.Sprint(all + 1), err
+	return fmt.Sprint(len(all) + 1), err
 }
 
-// shares are those that nobody leads, nor has just come back for, and how many there are.
-func (q querier) shares() (free []freeShare, all int, err error) {
+// shares are all that there are.
+func (q querier) shares() (all []shareState, err error) {
 	err = q.each(func(row scanner) error {
-		var share freeShare
-		var name string
-		var ended bool
-		err := row.Scan(&name, &ended, &share.left)
-		if share.name = shareOf(name); ended {
-			free = append(free, share)
-		}
-		all++
+		var share shareState
+		err := row.Scan(&share.name, &share.until, &share.free, &share.left, &share.given)
+		share.name = shareOf(share.name)
+		all = append(all, share)
 		return err
-	}, `SELECT name, until < clock_timestamp() AND coalesce(wanted < clock_timestamp() - ?::interval, TRUE),
-		directory = home AND until > clock_timestamp() - ?::interval FROM leases ORDER BY name`, leaseLasts.String(), justLeft.String())
-	return free, all, classify(err)
+	}, `SELECT name, until, until < clock_timestamp() AND coalesce(wanted < clock_timestamp() - ?::interval, TRUE),
+		directory = home AND until > clock_timestamp() - ?::interval, holder = '' FROM leases ORDER BY name`, leaseLasts.String(), justLeft.String())
+	return all, classify(err)
+}
+
+// Vigil is what somebody has seen who looks again and again at the leases of a record. When one
+// comes back that was away for a while all of them have run out, and those who live renew theirs
+// within moments: only a lease that stood still before somebody's eyes is that of one who is gone.
+type Vigil struct {
+	looked time.Time
+	stood  map[string]stand
+}
+
+// stand is since when a lease has been seen to be as it is.
+type stand struct{ until, since time.Time }
+
+// vigilBreaks is how long nobody may look. In that time no lease runs out of one who lives.
+const vigilBreaks = leaseLasts - leaseRenew
+
+// left are the shares that somebody gave back, or whose holders are gone.
+func (v *Vigil) left(now time.Time, all []shareState) (left []shareState) {
+	if now.Sub(v.looked) > vigilBreaks {
+		v.stood = nil
+	}
+	stood := map[string]stand{}
+	for _, share := range all {
+		seen, known := v.stood[share.name]
+		if !known || !seen.until.Equal(share.until) {
+			seen = stand{share.until, now}
+		}
+		stood[share.name] = seen
+		if share.free && (share.given || now.Sub(seen.since) >= leaseLasts) {
+			left = append(left, share)
+		}
+	}
+	v.looked, v.stood = now, stood
+	return left
 }
 
 // solitary refuses a record that others work on, whichever of its experiments: a HeldError.
@@ -134,9 +170,12 @@ func (s *Store) keepShares(ctx context.Context) error {
 
 // Orphaned returns the shares that nobody leads although there is something to do, or their own
 // workers left them within the last hour.
-func (s *Store) Orphaned(ctx context.Context) (orphaned []string, err error) {
-	free, _, err := s.query(ctx).shares()
-	for _, share := range free {
+func (s *Store) Orphaned(ctx context.Context, vigil *Vigil) (orphaned []string, err error) {
+	all, err := s.query(ctx).shares()
+	if err != nil {
+		return nil, err
+	}
+	for _, share := range vigil.left(time.Now(), all) {
 		busy, err := s.query(ctx).busy(share.name)
 		if err != nil {
 			return nil, err

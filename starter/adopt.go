@@ -29,6 +29,7 @@ type adoption struct {
 	*observation
 	running  host.Running
 	temporal client.Client
+	vigil    record.Vigil
 	missed   map[string]string // shares that cannot be driven here → what was said about it
 	said     string            // what went wrong at the last look
 }
@@ -116,8 +117,11 @@ func (a *adoption) handBack(which func(*adopted) bool) {
 
 // look adopts what nobody drives.
 func (a *adoption) look(ctx context.Context) error {
-	orphaned, err := a.store.Orphaned(ctx)
+	orphaned, err := a.store.Orphaned(ctx, &a.vigil)
 	for _, name := range orphaned {
+		if _, here := a.adopted.all()[name]; here || name == a.store.Share() {
+			continue // it would take its own place
+		}
 		closed, failed := a.closed(ctx, name)
 		if closed || failed != nil {
 			err = errors.Join(err, failed)

@@ -132,6 +132,15 @@ func returns(t *testing.T, c *Cluster) {
 	require.NoError(t, os.CopyFS(filepath.Join(two.Dir, "keys"), os.DirFS(filepath.Join(one.Dir, "keys"))))
 	two.Start("worker")
 	one.AwaitFor(limit, "both to work", func() bool { return slices.Equal(staff(t, one), []string{"WORKS", "WORKS"}) })
+	const leaders = "SELECT string_agg(name || holder || fence, ' ' ORDER BY name) FROM leases"
+	led := c.postgres.Ask(t, "returns", leaders)
+	for range 3 { // as where the record was away for a while
+		c.postgres.Ask(t, "returns", "UPDATE leases SET until = clock_timestamp() - interval '1 minute'")
+		one.AwaitFor(limit, "all leases to be renewed", func() bool {
+			return c.postgres.Ask(t, "returns", "SELECT count(*) FROM leases WHERE until < clock_timestamp()") == "0"
+		})
+	}
+	require.Equal(t, led, c.postgres.Ask(t, "returns", leaders), "nobody took the place of one who lives")
 
 	plan := endtoend.Plan{Trials: 4, Concurrency: 2, Steps: "20", Pause: "0.5"}
 	following := one.Follow(one.Experiment(plan))

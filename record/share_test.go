@@ -1,0 +1,32 @@
+package record
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestALeaseThatRanOutWhileTheRecordWasAwayIsThatOfSomebodyWhoMayLive(t *testing.T) {
+	begun := time.Now()
+	after := func(seconds float64) time.Time { return begun.Add(time.Duration(seconds * float64(time.Second))) }
+	var vigil Vigil
+	left := func(now, until float64, given bool) bool {
+		lease := shareState{name: "2", until: after(until), free: now > until, given: given}
+		return len(vigil.left(after(now), []shareState{lease})) > 0
+	}
+	for now := 0.0; now < 6; now += 1.5 {
+		require.False(t, left(now, 6, false))
+	}
+	require.True(t, left(6.1, 6, false), "it stood still all the time")
+
+	require.False(t, left(20, 6, false), "nobody could look meanwhile")
+	require.False(t, left(21.5, 6, false))
+	require.False(t, left(23, 29, false), "it lives")
+	for now := 24.5; now < 29; now += 1.5 {
+		require.False(t, left(now, 29, false))
+	}
+	require.True(t, left(29.1, 29, false))
+	vigil = Vigil{}
+	require.True(t, left(40, 39, true), "it was given back")
+}
