@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,8 +53,8 @@ type commandInput struct {
 	Experiment string `path:"experiment" maxLength:"20" doc:"its id"`
 	Key        string `header:"Idempotency-Key" maxLength:"80" pattern:"^[A-Za-z0-9_-]*$" doc:"the caller's own, and new for each wish: sent again, it is the same wish"`
 	Body       struct {
-		Name  string          `json:"name" enum:"pause,resume,stop,early-stop,set-concurrency,set-max-trials,set-max-duration,add-trial,remove"`
-		Value json.RawMessage `json:"value,omitempty" doc:"a number for limits (of a duration: seconds, 0 for none), the parameters of a trial as an object; of remove: {\"leaveRemote\": true} gives up what cannot be reached"`
+		Name  string          `json:"name" enum:"pause,resume,stop,early-stop,set-concurrency,set-max-trials,set-max-duration,add-trial,set-tags,remove"`
+		Value json.RawMessage `json:"value,omitempty" doc:"a number for limits (of a duration: seconds, 0 for none), the parameters of a trial as an object; tags as an object of strings, null for those that go; of remove: {\"leaveRemote\": true} gives up what cannot be reached"`
 		Force bool            `json:"force,omitempty" doc:"add a trial whose parameters do not lie in the search space"`
 	}
 }
@@ -120,11 +122,30 @@ func asTyped(id string, wish trial.Command) string {
 		return "starter stop " + id + " --early-stop"
 	case trial.SetConcurrency, trial.SetMaxTrials, trial.SetMaxDuration:
 		return fmt.Sprintf("starter update %s %s %s", strings.TrimPrefix(wish.Name, "set-"), id, wish.Value)
+	case trial.SetTags:
+		return asTagged(id, wish.Value)
 	case trial.AddTrial:
-		return fmt.Sprintf("starter trials add %s '%s'", id, strings.ReplaceAll(string(wish.Value), "'", `'\''`))
+		return fmt.Sprintf("starter trials add %s %s", id, quoted(string(wish.Value)))
 	}
 	return "starter " + cmp.Or(typedNames[wish.Name], wish.Name) + " " + id
 }
+
+func asTagged(id string, value json.RawMessage) string {
+	var change map[string]*string
+	_ = json.Unmarshal(value, &change) // it was taken a moment ago
+	line := "starter tag " + id
+	for _, key := range slices.Sorted(maps.Keys(change)) {
+		if text := change[key]; text == nil {
+			line += " --remove " + quoted(key)
+		} else {
+			line += " " + quoted(key+"="+*text)
+		}
+	}
+	return line
+}
+
+// quoted is a word of a command line, for any shell of POSIX.
+func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
 // typedNames are the commands of a terminal that are called otherwise than on record.
 var typedNames = map[string]string{trial.Remove: "rm"}

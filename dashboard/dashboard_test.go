@@ -171,6 +171,13 @@ func TestExperimentsAreListedAPageAtATimeTheNewestFirst(t *testing.T) {
 	require.Empty(t, page.Next)
 	d.read("/experiments?text=BBB", &page)
 	require.Equal(t, 1, page.Total)
+	code, body := d.post("/experiments/cccccccc/commands", `{"name": "set-tags", "value": {"dataset": "cifar10", "who's": "", "old": null}}`)
+	require.Equal(t, http.StatusOK, code, body)
+	require.Contains(t, body, `starter tag cccccccc 'dataset=cifar10' --remove 'old' 'who'\\''s='`)
+	for query, total := range map[string]int{"tag=dataset": 1, "tag=dataset%3Dcifar10&tag=who%27s": 1, "tag=dataset&tag=other": 0, "tag=dataset%3D10": 0, "text=CIFAR": 1, "text=dataset%3Dcif": 1} {
+		d.read("/experiments?"+query, &page)
+		require.Equal(t, total, page.Total, query)
+	}
 }
 
 func TestPagesOfTrialsMissNothingAndEachWaitHasAReason(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -59,9 +58,10 @@ type listedExperiment struct {
 
 type experimentsInput struct {
 	conditional.Params
-	Text  string `query:"text" maxLength:"200" doc:"only those with this in their id or name"`
-	Limit int    `query:"limit" minimum:"1" maximum:"1000" default:"200"`
-	After string `query:"after" maxLength:"20" doc:"the cursor that the answer before ended with"`
+	Text  string   `query:"text" maxLength:"200" doc:"only those with this in their id, name or tags"`
+	Tag   []string `query:"tag,explode" maxItems:"20" doc:"only those with this tag, key or key=value; several: with all of them"`
+	Limit int      `query:"limit" minimum:"1" maximum:"1000" default:"200"`
+	After string   `query:"after" maxLength:"20" doc:"the cursor that the answer before ended with"`
 }
 
 type experimentPage struct {
@@ -77,7 +77,7 @@ func (s *server) experiments(ctx context.Context, in *experimentsInput) (*tagged
 	}
 	slices.SortFunc(all, views.NewestFirst)
 	all = slices.DeleteFunc(all, func(e record.Experiment) bool {
-		return !strings.Contains(strings.ToLower(e.ID+" "+e.Name), strings.ToLower(in.Text))
+		return !views.Mentions(e, in.Text) || !views.IsTagged(e, in.Tag)
 	})
 	page := experimentPage{Total: len(all), Experiments: []listedExperiment{}}
 	all = all[1+slices.IndexFunc(all, func(e record.Experiment) bool { return e.ID == in.After }):]

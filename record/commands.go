@@ -92,6 +92,8 @@ func (t *transaction) obey(e *experimentRow, command trial.Command) error {
 		}
 	case trial.EarlyStopCommand:
 		e.Ending = e.Status.Active()
+	case trial.SetTags:
+		return t.setTags(e, command.Value)
 	case trial.Remove:
 		return t.condemn(e, command)
 	default:
@@ -145,6 +147,23 @@ func (t *transaction) setSearchSpace(e *experimentRow, space json.RawMessage) er
 	}
 	e.Exhausted, e.spaceEvent = false, e.LastEvent
 	_, err := t.exec("UPDATE configurations SET space = ? WHERE experiment = ?", string(space), e.ID)
+	return err
+}
+
+func (t *transaction) setTags(e *experimentRow, value json.RawMessage) error {
+	var change map[string]*string
+	if err := json.Unmarshal(value, &change); err != nil || !isObject(value) {
+		return rejected("tags are an object of strings, null for those that go")
+	}
+	after, err := e.Tags.With(change)
+	if err != nil {
+		return rejected("%v", err)
+	}
+	text, err := json.Marshal(after)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec("UPDATE experiments SET tags = ? WHERE id = ?", string(text), e.ID)
 	return err
 }
 

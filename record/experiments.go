@@ -13,7 +13,7 @@ import (
 
 const experimentColumns = `id, name, status, reason_code, reason_text, paused, ending, exhausted, minimize,
 	concurrency, max_trials, max_duration, driven, created, ended, asked, last_event, cursor, space_event,
-	counts, best_sequence, best_value, vacant`
+	counts, best_sequence, best_value, vacant, tags`
 
 const wholeExperiments = "SELECT " + experimentColumns + `, config, space, workspaces
 	FROM experiments JOIN configurations ON experiment = id`
@@ -31,7 +31,7 @@ func (e *experimentRow) scan(row scanner, more ...any) error {
 	places := []any{&e.ID, &e.Name, &e.Status, &e.Reason.Code, &e.Reason.Text, &e.Paused, &e.Ending, &e.Exhausted,
 		&e.Minimize, &e.Concurrency, &e.MaxTrials, &e.MaxDuration, &e.Driven, instant{&e.Created}, instant{&e.Ended},
 		&e.Asked, &e.LastEvent, &e.Cursor, &e.spaceEvent, encoded{&e.Counts}, &bestSequence, &bestValue,
-		encoded{&e.Vacant}}
+		encoded{&e.Vacant}, encoded{&e.Tags}}
 	err := row.Scan(append(places, more...)...)
 	if bestSequence != nil && bestValue != nil {
 		e.Best = &Best{*bestSequence, trial.ID(e.ID, *bestSequence), *bestValue}
@@ -137,7 +137,7 @@ func (s *Store) Pending(ctx context.Context, experiment string) (pending bool, e
 	return pending, classify(err)
 }
 
-// save stores all of the row but its name, configuration and search space.
+// save stores all of the row but its name, tags, configuration and search space.
 func (t *transaction) save(e *experimentRow) error {
 	t.wakes[e.ID] |= wakeRows
 	counts, err := json.Marshal(e.Counts)

@@ -17,7 +17,7 @@ var migrations embed.FS
 const (
 	// Format is the number of the newest migration: hosts of which one has a higher one
 	// are not of the same version.
-	Format = 5
+	Format = 6
 	// applicationID marks a file as ours, in SQLite's application_id: "Prnl".
 	applicationID = 0x50726e6c
 )

@@ -97,6 +97,7 @@ type Experiment struct {
 	Exhausted   bool                `json:"exhausted"`      // the tuner said never again
 	Counts      map[trial.State]int `json:"counts"`         // trials by state
 	Best        *Best               `json:"best,omitempty"`
+	Tags        trial.Tags          `json:"tags"`
 	// Workspaces are the prepared platforms.Workspace as JSON, in the order of
 	// the configuration's platforms; nil or missing where there is none yet.
 	Workspaces []json.RawMessage `json:"workspaces,omitempty"`

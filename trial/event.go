@@ -47,6 +47,7 @@ const (
 	Stop             = "stop"
 	EarlyStopCommand = "early-stop" // every running trial ends EARLY_STOPPED, then the experiment is DONE
 	AddTrial         = "add-trial"  // Value: the parameters, an object
+	SetTags          = "set-tags"   // Value: an object of strings, null for what goes
 	Remove           = "remove"     // all of an experiment that is over goes, for ever; Value: a Removal, or nothing
 	SourceAlgorithm  = "algorithm"
 	SourceCustomized = "customized"
@@ -128,7 +129,7 @@ type Recovered struct {
 
 // Commands lists the names of commands that people can give.
 func Commands() []string {
-	return []string{SetConcurrency, SetMaxTrials, SetMaxDuration, SetSearchSpace, Pause, Resume, Stop, EarlyStopCommand, AddTrial, Remove}
+	return []string{SetConcurrency, SetMaxTrials, SetMaxDuration, SetSearchSpace, Pause, Resume, Stop, EarlyStopCommand, AddTrial, SetTags, Remove}
 }
 
 // IsCommand tells whether name is a command, Accept among them.

@@ -26,7 +26,7 @@ func (e *experimentRun) listen(ctx workflow.Context) error {
 	}
 	return workflow.SetUpdateHandlerWithOptions(ctx, UpdateCommand, e.update, workflow.UpdateHandlerOptions{
 		Validator:   validate,
-		Description: "take a command: set-concurrency, set-max-trials, set-max-duration, set-search-space, pause, resume, stop, early-stop, add-trial or remove",
+		Description: "take a command: set-concurrency, set-max-trials, set-max-duration, set-search-space, pause, resume, stop, early-stop, add-trial, set-tags or remove",
 	})
 }
 

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/perennial-ml/perennial/experiment"
@@ -21,12 +23,13 @@ type Listed struct {
 	Best    *Best         `json:"best"`
 	Created *string       `json:"created"`
 	Ended   *string       `json:"ended"`
+	Tags    trial.Tags    `json:"tags"`
 }
 
 // ListedOf returns an experiment's row as one among others.
 func ListedOf(e record.Experiment) Listed {
 	return Listed{ID: e.ID, Name: e.Name, Status: e.Status, Paused: e.Paused, Trials: Counts(e.Counts),
-		Best: BestOf(e), Created: Stamp(e.Created), Ended: Stamp(e.Ended)}
+		Best: BestOf(e), Created: Stamp(e.Created), Ended: Stamp(e.Ended), Tags: e.Tags}
 }
 
 // NewestFirst is an order of experiments.
@@ -47,6 +50,7 @@ type Experiment struct {
 	Driven  float64       `json:"duration" doc:"seconds on the clock of maxDuration"`
 	Created *string       `json:"created"`
 	Ended   *string       `json:"ended"`
+	Tags    trial.Tags    `json:"tags"`
 	// What it was started with; the search space is the one in force.
 	SearchSpace json.RawMessage       `json:"searchSpace"`
 	Tuner       experiment.Algorithm  `json:"tuner"`
@@ -113,7 +117,7 @@ func (r Reader) Experiment(ctx context.Context, e record.Experiment, at Temporal
 	return Experiment{ID: e.ID, Name: e.Name, Status: e.Status, Reason: e.Reason, Paused: e.Paused,
 		Limits: LimitsOf(e),
 		Trials: Counts(e.Counts), Best: best, Driven: e.Driven.Seconds(),
-		Created: Stamp(e.Created), Ended: Stamp(e.Ended), Recovered: recovered,
+		Created: Stamp(e.Created), Ended: Stamp(e.Ended), Tags: e.Tags, Recovered: recovered,
 		SearchSpace: e.SearchSpace, Tuner: config.Tuner, Assessor: config.Assessor, Platforms: platformsShown(config), Temporal: at}, nil
 }
 
@@ -161,4 +165,18 @@ func (r Reader) recovered(ctx context.Context, id string) (*trial.Recovered, err
 		sum.Behind = sum.Behind || learned.Behind
 	}
 	return sum, nil
+}
+
+// Mentions tells whether an experiment's id, name or tags have a text in them, in any case.
+func Mentions(e record.Experiment, text string) bool {
+	words := []string{e.ID + " " + e.Name}
+	for key, value := range e.Tags {
+		words = append(words, key+"="+value)
+	}
+	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(strings.ToLower(word), strings.ToLower(text)) })
+}
+
+// IsTagged tells whether an experiment has all tags that are wanted, each a key or key=value.
+func IsTagged(e record.Experiment, wanted []string) bool {
+	return !slices.ContainsFunc(wanted, func(tag string) bool { return !e.Tags.Has(tag) })
 }

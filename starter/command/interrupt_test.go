@@ -92,7 +92,7 @@ func TestEveryCommandEndsOnceItIsInterruptedWhateverItWaitsFor(t *testing.T) {
 	require.NoError(t, os.WriteFile(space, []byte(`{"x": {"_type": "uniform", "_value": [0, 1]}}`), 0o600))
 	arguments := map[string][]string{"run": {file}, "validate": {file}, "doctor": {file}, "logs": {"0", "--follow"}, "kill": {"0"}, "worker": {"--platform", "local"},
 		"completion": {"bash"}, "install-nnictl": {t.TempDir()}, "trials add": {"-"}, "tuner": {"TPE"}, "init": {filepath.Join(t.TempDir(), "first")}, "keys": {"--rotate"}, "record move": {"file", "${env:DATABASE}"},
-		"update concurrency": {"8"}, "update max-trials": {"8"}, "update max-duration": {"8"}, "update search-space": {space}}
+		"tag": {anID, "baseline"}, "update concurrency": {"8"}, "update max-trials": {"8"}, "update max-duration": {"8"}, "update search-space": {space}}
 	s := newStage(t)
 	for _, args := range leaves(s.World.root(), arguments) {
 		t.Run(args[0], func(t *testing.T) {

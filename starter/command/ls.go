@@ -17,20 +17,23 @@ import (
 
 func (w World) lsCommand() *cobra.Command {
 	var as *format
+	var tags []string
 	cmd := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"}, Short: "List experiments",
-		Long:    "ls lists all experiments of the state directory, the newest first.",
-		Example: examples("starter ls", "starter ls --output json | jq -r '.[] | select(.status == \"RUNNING\") | .id'"),
+		Long:    "ls lists all experiments of the state directory, the newest first;\nwith --tag those only that have all the tags that you name.",
+		Example: examples("starter ls", "starter ls --tag dataset=cifar10", "starter ls --output json | jq -r '.[] | select(.status == \"RUNNING\") | .id'"),
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := w.experiments(cmd.Context())
 			if err != nil {
 				return err
 			}
+			all = slices.DeleteFunc(all, func(e record.Experiment) bool { return !views.IsTagged(e, tags) })
 			return w.print(*as, listed(all), func() [][]string { return w.experimentRows(all) })
 		},
 	}
 	as = outputFlag(cmd)
+	cmd.Flags().StringArrayVar(&tags, "tag", nil, "those only with this tag, `KEY[=VALUE]`; several: with all of them")
 	return cmd
 }
 
@@ -57,14 +60,22 @@ func listed(all []record.Experiment) []views.Listed {
 
 func (w World) experimentRows(all []record.Experiment) [][]string {
 	rows := [][]string{{"EXPERIMENT", "NAME", "STATUS", "TRIALS", "SUCCEEDED", "FAILED", "BEST", "STARTED"}}
+	tagged := slices.ContainsFunc(all, func(e record.Experiment) bool { return len(e.Tags) > 0 })
+	if tagged {
+		rows[0] = append(rows[0], "TAGS")
+	}
 	for _, e := range all {
 		best := "-"
 		if e.Best != nil {
 			best = progress.Number(&e.Best.Value)
 		}
-		rows = append(rows, []string{e.ID, dash(e.Name), statusOf(e), fmt.Sprint(e.Asked),
+		row := []string{e.ID, dash(e.Name), statusOf(e), fmt.Sprint(e.Asked),
 			fmt.Sprint(e.Counts[trial.Succeeded]), fmt.Sprint(e.Counts[trial.Failed]), best,
-			progress.Span(w.Now().Sub(e.Created)) + " ago"})
+			progress.Span(w.Now().Sub(e.Created)) + " ago"}
+		if tagged {
+			row = append(row, tagWords(e.Tags))
+		}
+		rows = append(rows, row)
 	}
 	return rows
 }

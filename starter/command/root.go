@@ -106,7 +106,7 @@ func (w World) readingCommands() []*cobra.Command {
 }
 
 func (w World) changingCommands() []*cobra.Command {
-	return []*cobra.Command{w.killCommand(), w.updateCommand(), w.rmCommand()}
+	return []*cobra.Command{w.killCommand(), w.updateCommand(), w.tagCommand(), w.rmCommand()}
 }
 
 func (w World) machineCommands() []*cobra.Command {

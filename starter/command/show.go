@@ -89,6 +89,9 @@ func (w World) showRows(view views.Experiment, e record.Experiment) [][]string {
 	for _, line := range e.Reason.Details() {
 		rows = append(rows, []string{"", line})
 	}
+	if len(e.Tags) > 0 {
+		rows = append(rows, []string{"tags", tagWords(e.Tags)})
+	}
 	rows = append(rows, []string{"trials", tally(view.Trials)})
 	rows = append(rows, []string{"limits", fmt.Sprintf("%d at a time, %s trials, %s", e.Concurrency, limit(e.MaxTrials), durationLimit(e.MaxDuration))})
 	rows = append(rows, setUp(view)...)

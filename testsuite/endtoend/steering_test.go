@@ -22,7 +22,12 @@ func TestATrialOfOnesOwnATrialKilledByHandAndNewLimits(t *testing.T) {
 	h.Must("update", "max-trials", id, "4")
 	h.Must("update", "concurrency", id, "3")
 	h.AwaitRunning(id, 2)
+	h.Must("tag", id, "steered", "by=hand")
 	require.Equal(t, "DONE", run.Finished(2*Patience).Status)
+	h.Must("tag", id, "--remove", "steered", "by=command")
+	require.Contains(t, h.Must("ls", "--tag", "by=command"), id)
+	require.NotContains(t, h.Must("ls", "--tag", "steered"), id)
+	require.Equal(t, "DONE", h.Show(id).Status, "a tag goes on with nothing")
 	rows, spelled := h.Trials(id), false
 	require.Len(t, rows, 4)
 	for _, exported := range h.Export(id) {

@@ -12,7 +12,7 @@ export interface Best { id: string; sequence: number; metric: number }
 interface Standing {
   id: string; name: string; status: Status; paused: boolean; reason: Reason
   trials: Record<State, number>; asked: number; remaining: number | null; minimize: boolean
-  limits: Limits; created: string | null; ended: string | null
+  tags: Record<string, string>; limits: Limits; created: string | null; ended: string | null
 }
 export interface Listed extends Standing { best: Best | null; platforms: string[]; course: number[] }
 export interface ExperimentPage { experiments: Listed[]; total: number; next: string }

@@ -5,7 +5,7 @@ import type { Experiment, Results, Timeline } from './api'
 import { cell, flatten, number, short, span } from './format'
 import { useLive, useResource, type Live } from './live'
 import type { Shell } from './main'
-import { Card, Copy, Pill, Progress, Tile, useNow, word } from './parts'
+import { Card, Copy, Pill, Progress, Tile, useNow, word, Tags } from './parts'
 import { Go } from './router'
 import { still } from './still'
 import { Analysis } from './analysis'
@@ -37,7 +37,7 @@ export function ExperimentPage({ id, tab, shell }: { id: string; tab: string; sh
   if (!e) return error ? <div class="empty"><h1>{error}</h1><p><Go to="/">All experiments</Go></p></div> : <p class="faint">…</p>
   return <>
     <div class="head">
-      <div><h1>{e.name || e.id}</h1><small><Go to="/">Experiments</Go> / <code>{e.id}</code> · {[...new Set(e.platforms.map(p => p.platform))].join(', ')}</small></div>
+      <div><h1>{e.name || e.id}</h1><small><Go to="/">Experiments</Go> / <code>{e.id}</code> · {[...new Set(e.platforms.map(p => p.platform))].join(', ')}</small><Tags of={e.tags} /></div>
       <Pill state={e.status} paused={e.paused} />
       <span class="grow" />
       <ExperimentActs e={e} />

@@ -6,7 +6,7 @@ import { useLive, useResource } from './live'
 import type { Shell } from './main'
 import { RemoveExperiments } from './acts'
 import { comparing } from './compare'
-import { Pill, Progress, Spark, useNow } from './parts'
+import { Pill, Progress, Spark, Tags, useNow } from './parts'
 import { leaf } from './still'
 import { Go, go } from './router'
 
@@ -23,7 +23,7 @@ export function Experiments({ shell }: { shell: Shell }) {
   return <>
     <div class="head">
       <h1>Experiments</h1>
-      <input type="search" placeholder="Search by name or id" aria-label="Search experiments" value={text} onInput={event => setText(event.currentTarget.value)} />
+      <input type="search" placeholder="Search by name, id or tag" aria-label="Search experiments" value={text} onInput={event => setText(event.currentTarget.value)} />
     </div>
     {error && <p class="notice">{error}</p>}
     {data && data.total === 0 && <Nothing searched={text !== ''} />}
@@ -60,6 +60,7 @@ function Row({ e, now, chosen, onChoose }: { e: Listed; now: number; chosen: boo
     <div class="who">
       <Go to={'/e/' + e.id}>{e.name || e.id}</Go>
       <small><code>{e.id}</code> · {[...new Set(e.platforms)].join(', ')} · {ago(e.created, now)}</small>
+      <Tags of={e.tags} />
     </div>
     <div class="how"><Pill state={e.status} paused={e.paused} />
       {e.reason.text && <small class="why">{e.reason.text.split('\n')[0]}</small>}</div>

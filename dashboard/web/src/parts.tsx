@@ -16,6 +16,13 @@ export function Pill({ state, paused }: { state: State | Status; paused?: boolea
   return <span class={`pill ${shown.toLowerCase()}`}><i aria-hidden="true" />{word(shown)}</span>
 }
 
+/** Tags are what people have marked an experiment with. */
+export function Tags({ of }: { of?: Record<string, string> }) {
+  const keys = Object.keys(of ?? {}).sort()
+  if (keys.length === 0) return null
+  return <span class="tags" aria-label="tags">{keys.map(key => <span key={key}>{of![key] ? `${key}=${of![key]}` : key}</span>)}</span>
+}
+
 /** Progress is trials by how they are, as parts of all that there will be. */
 export function Progress({ trials, of }: { trials: Record<State, number>; of: number }) {
   const order: State[] = ['SUCCEEDED', 'EARLY_STOPPED', 'FAILED', 'USER_CANCELED', 'SYS_CANCELED', 'RUNNING']
