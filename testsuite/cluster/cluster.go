@@ -73,6 +73,13 @@ func (c *Cluster) Home(t testing.TB) *endtoend.Home {
 	return endtoend.NewHome(t).With("TEMPORAL_ADDRESS=" + c.Address()).With("TEMPORAL_NAMESPACE=" + Namespace)
 }
 
+// Record makes an empty database beside Temporal's and returns its address, for homes that
+// share a record.
+func (c *Cluster) Record(t testing.TB, name string) string {
+	require.NoError(t, c.postgres.Create(name))
+	return c.postgres.URL(name)
+}
+
 // Kill sends the Temporal server SIGKILL.
 func (c *Cluster) Kill() {
 	_ = c.temporal.Process.Kill()

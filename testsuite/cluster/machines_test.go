@@ -19,16 +19,16 @@ import (
 
 // machine is a home of a machine of its own that works with others on one record; its
 // ledger is on every host of the laboratory.
-func (c *Cluster) machine(t *testing.T, work string) *endtoend.Home {
-	home := c.Home(t).With("PERENNIAL_RECORD=" + c.postgres.URL("shared"))
+func (c *Cluster) machine(t *testing.T, record, work string) *endtoend.Home {
+	home := c.Home(t).With("PERENNIAL_RECORD=" + record)
 	home.Work = work
 	return home
 }
 
 // submits tells of somebody whose machine only submits, and then is gone with its disk.
 func submits(t *testing.T, c *Cluster) {
-	require.NoError(t, c.postgres.Create("submitted"))
-	home := func() *endtoend.Home { return c.Home(t).With("PERENNIAL_RECORD=" + c.postgres.URL("submitted")) }
+	record := c.Record(t, "submitted")
+	home := func() *endtoend.Home { return c.Home(t).With("PERENNIAL_RECORD=" + record) }
 	worker, submitter := home(), home().With("GREETING=hello from afar")
 	submitter.Work = worker.Work
 	worker.Write("ledger", "")
@@ -89,12 +89,12 @@ func staff(t *testing.T, home *endtoend.Home) (states []string) {
 
 // succeeds is story 12: the machine that worked dies for good, its disk too.
 func succeeds(t *testing.T, c *Cluster) {
-	require.NoError(t, c.postgres.Create("shared"))
+	record := c.Record(t, "shared")
 	endtoend.Program(t) // built before anybody waits
 	lab := sshlab.New(t, sshlab.Spec{Password: password})
 	work := filepath.Join(lab.Evidence, "work")
 	require.NoError(t, os.Mkdir(work, 0o755))
-	first, second := c.machine(t, work), c.machine(t, work)
+	first, second := c.machine(t, record, work), c.machine(t, record, work)
 	first.Write("ledger", "")
 	require.NoError(t, os.Chmod(first.LedgerFile(), 0o666))
 	working := first.Start("worker")
@@ -123,8 +123,8 @@ func succeeds(t *testing.T, c *Cluster) {
 // returns tells of a worker that dies, and is back after another one has taken over its
 // experiments; what runs on its own machine waits for it.
 func returns(t *testing.T, c *Cluster) {
-	require.NoError(t, c.postgres.Create("returns"))
-	home := func() *endtoend.Home { return c.Home(t).With("PERENNIAL_RECORD=" + c.postgres.URL("returns")) }
+	record := c.Record(t, "returns")
+	home := func() *endtoend.Home { return c.Home(t).With("PERENNIAL_RECORD=" + record) }
 	one, two := home(), home()
 	first := one.Start("worker")
 	one.Await("the first to work", func() bool { return strings.Contains(first.Said(), "works for") })

@@ -17,6 +17,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,7 +43,10 @@ const callTimeout = 20 * time.Second
 // Target names a cluster as a section does.
 type Target struct {
 	Kubeconfig string // path; empty: $KUBECONFIG, ~/.kube/config, or that of the pod we are in
-	Context    string // empty: the current one
+	// variable is $KUBECONFIG of whoever ran the experiment, perhaps on another machine: of its
+	// files those count that are on this one.
+	variable string
+	Context  string // empty: the current one
 }
 
 // cluster is a connection to an API server, shared by the sections that name it.
@@ -67,6 +71,9 @@ type cluster struct {
 func connect(target Target) (*cluster, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = target.Kubeconfig
+	if target.variable != "" {
+		rules.Precedence = filepath.SplitList(target.variable)
+	}
 	deferred := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: target.Context})
 	config, err := deferred.ClientConfig()
 	if err != nil {

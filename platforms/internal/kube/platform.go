@@ -138,8 +138,8 @@ func (p *platform) site(ctx context.Context) (*site, error) {
 }
 
 func (p *platform) enter(section Section) (*site, error) {
-	if path, set := p.section.LookupEnv("KUBECONFIG"); set && section.Kubeconfig == "" {
-		section.Kubeconfig = path
+	if section.Kubeconfig == "" {
+		section.variable, _ = p.section.LookupEnv("KUBECONFIG")
 	}
 	c, err := p.kind.cluster(section.Target)
 	if err != nil {
