@@ -524,6 +524,11 @@ func TestWorkersHaveAShareEachAndThatOfOneWhoIsGoneIsLedMeanwhile(t *testing.T) 
 	fourth := f.another()
 	fourth.joins("four")
 	require.Equal(t, "3", fourth.Share(), "one that has nothing to do is used again")
+	_, err = f.writer.conn.ExecContext(background, "UPDATE leases SET until = clock_timestamp() - interval '1 minute'")
+	require.NoError(t, err)
+	fifth := f.another()
+	fifth.joins("five")
+	require.Equal(t, "4", fifth.Share(), "but none of somebody who lives, though the record was away")
 }
 
 func TestARecordOfSeveralWorkersMovesIntoAFileOnceTheOthersHaveNothingToDo(t *testing.T) {

@@ -73,12 +73,13 @@ func (q querier) busy(share string) (busy bool, err error) {
 	return busy, classify(err)
 }
 
-// unused names a share that nobody leads and that has nothing to do, a new one where each
-// is used.
+// unused names a share that somebody has given back and that has nothing to do, a new one
+// where there is none.
 func (t *transaction) unused() (share string, err error) {
 	all, err := t.shares()
 	for _, share := range all {
-		if !share.free {
+		// One that fell silent may live, where the record was away; its experiments come first.
+		if !share.free || !share.given && time.Since(share.until) < forgotten {
 			continue
 		}
 		if busy, err := t.busy(share.name); err != nil || !busy {
