@@ -24,6 +24,9 @@ on, and goes on after a crash of anything as well.
 FILE may be -, for standard input; its relative paths then begin at the working
 directory.
 
+--from starts an experiment on record once more, as it was accepted, with the code
+that is in its directory now; --set changes it.
+
 Exit codes: 0 done; 1 done, but no trial succeeded; 2 bad input, nothing was
 started; 3 stopped; 4 the engine cannot be reached; 5 the tuner fails, and nothing
 goes on before it is mended; 130 detached by Ctrl-C.`
@@ -39,15 +42,31 @@ type following struct {
 
 func (w World) runCommand() *cobra.Command {
 	var how following
-	var id string
+	var id, from string
+	var changes []string
 	cmd := &cobra.Command{
 		Use: "run FILE", Short: "Check an experiment, start it and follow it", Long: runHelp,
 		Example: examples("starter run experiment.yml", "starter run experiment.yml --detach",
-			"starter run experiment.yml --output json | jq .event", "sed s/0.1/0.2/ experiment.yml | starter run -"),
-		Args: between(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error { return w.run(cmd.Context(), args[0], id, how) },
+			"starter run experiment.yml --output json | jq .event", "sed s/0.1/0.2/ experiment.yml | starter run -",
+			"starter run --from k3v9x2ab --set trialConcurrency=8 --set tuner.name=TPE"),
+		Args: atMost(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			w := w
+			if (from == "") == (len(args) == 0) || from == "" && len(changes) > 0 {
+				return badInput("usage: "+cmd.UseLine()+", or starter run --from EXPERIMENT --set KEY=VALUE", "run takes either a FILE, or --from with changes by --set")
+			}
+			if from != "" {
+				w.given, err = w.again(cmd.Context(), from, changes)
+			}
+			if err != nil {
+				return err
+			}
+			return w.run(cmd.Context(), optional(args), id, how)
+		},
 	}
 	how.flags(cmd)
+	cmd.Flags().StringVar(&from, "from", "", "start this `EXPERIMENT` on record once more, instead of a FILE")
+	cmd.Flags().StringArrayVar(&changes, "set", nil, "change what --from starts, by `KEY=VALUE` such as tuner.name=TPE; may be given several times")
 	cmd.Flags().StringVar(&id, "id", "", "the experiment's id, eight lower-case letters and digits; run it again, and there is still one")
 	return cmd
 }

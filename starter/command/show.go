@@ -24,24 +24,28 @@ what it reported and the course of it, its attempts and why each ended, where it
 files are.
 
 With --env it prints the names of the variables that its trials inherit from
-whoever ran it; never their values.`
+whoever ran it; never their values. With --file it prints a file that starts the
+same once more, to change and run; starter run --from does so without one.`
 
 func (w World) showCommand() *cobra.Command {
 	var as *format
-	var names bool
+	var names, file bool
 	cmd := &cobra.Command{
 		Use: "show [EXPERIMENT [TRIAL]]", Short: "Show how an experiment stands, or one trial", Long: showHelp,
 		Example: examples("starter show", "starter show k3v9x2ab", "starter show k3v9x2ab --output json | jq .best",
-			"starter show k3v9x2ab 3", "starter show k3v9x2ab --env"),
+			"starter show k3v9x2ab 3", "starter show k3v9x2ab --env", "starter show k3v9x2ab --file > again.yml"),
 		Args: atMost(2), ValidArgsFunction: w.completeExperiments,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return w.read(cmd.Context(), func(r reader) error {
-				if namesTrial(args) && !names {
+				if namesTrial(args) && !names && !file {
 					return r.showTrial(cmd.Context(), *as, args)
 				}
 				e, err := r.experiment(cmd.Context(), optional(args), active)
 				if err != nil {
 					return err
+				}
+				if file {
+					return r.showFile(e)
 				}
 				if names {
 					return r.showEnvironment(*as, e.ID)
@@ -51,7 +55,9 @@ func (w World) showCommand() *cobra.Command {
 		},
 	}
 	as = outputFlag(cmd)
+	cmd.Flags().BoolVar(&file, "file", false, "print an experiment file that starts the same once more instead")
 	cmd.Flags().BoolVar(&names, "env", false, "print the names of inherited variables instead")
+	cmd.MarkFlagsMutuallyExclusive("file", "env")
 	return cmd
 }
 
@@ -145,6 +151,14 @@ func tally(counts views.Counts) string {
 		}
 	}
 	return dash(strings.Join(words, ", "))
+}
+
+func (r reader) showFile(e record.Experiment) error {
+	text, err := fileOf(e)
+	if err == nil {
+		_, err = r.Out.Write(text)
+	}
+	return err
 }
 
 func (r reader) showEnvironment(as format, id string) error {

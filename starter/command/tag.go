@@ -72,7 +72,7 @@ func (w World) tag(ctx context.Context, name string, change map[string]*string) 
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(w.Out, "experiment %s: %s\n", chosen.ID, tagWords(after))
+	_, err = fmt.Fprintf(w.Out, "experiment %s has the tags: %s\n", chosen.ID, tagWords(after))
 	return err
 }
 
@@ -100,8 +100,5 @@ func tagWords(tags trial.Tags) string {
 	for _, key := range slices.Sorted(maps.Keys(tags)) {
 		words = append(words, strings.TrimSuffix(key+"="+tags[key], "="))
 	}
-	if len(words) == 0 {
-		return "no tags"
-	}
-	return strings.Join(words, " ")
+	return dash(strings.Join(words, " "))
 }

@@ -14,7 +14,7 @@ func TestTagSendsWhatChangesAndListsFindByIt(t *testing.T) {
 	require.Equal(t, ExitDone, s.run("tag", anID, "baseline", "dataset=a=b", "--remove", "old"), s.err)
 	require.Equal(t, trial.SetTags, s.sent[0].Name)
 	require.JSONEq(t, `{"baseline": "", "dataset": "a=b", "old": null}`, string(s.sent[0].Value))
-	require.Equal(t, "experiment "+anID+": baseline dataset=a=b\n", s.out.String())
+	require.Equal(t, "experiment "+anID+" has the tags: baseline dataset=a=b\n", s.out.String())
 	require.Equal(t, ExitDone, s.run("tag", anID, "--output", "json"), s.err)
 	require.JSONEq(t, `{"baseline": "", "dataset": "a=b"}`, s.out.String())
 	for tag, found := range map[string]bool{"baseline": true, "dataset": true, "dataset=a=b": true, "dataset=a": false, "other": false} {

@@ -148,6 +148,9 @@ func (w World) loadBy(file string, try func(experiment.Platform) (faults, warnin
 // readExperiment reads a file, or standard input where that is "-", as if it were a file in
 // the working directory.
 func (w World) readExperiment(file string, build experiment.Build) (*experiment.Loaded, error) {
+	if w.given != nil {
+		return experiment.Parse(w.given.name, w.given.text, build)
+	}
 	if file != "-" {
 		return experiment.Load(file, build)
 	}

@@ -41,6 +41,7 @@ type World struct {
 	Engine   Engine
 
 	hosting *atomic.Bool // this process is the host
+	given   *given       // is read instead of a file, where it is not nil
 }
 
 // LookupEnv returns the value of a variable and whether it is set.
