@@ -147,11 +147,10 @@ func (m move) begin(id string) error {
 	if m.target.id == arriving+id {
 		return nil
 	}
-	var shared, filled bool
-	if err := m.source.query(m.ctx).one(into(&shared), "SELECT EXISTS (SELECT 1 FROM experiments WHERE "+inOthers+")"); err != nil {
-		return classify(err)
-	}
-	if shared && !m.target.Shared() {
+	var filled bool
+	if shared, err := m.source.Divided(m.ctx); err != nil {
+		return err
+	} else if shared && !m.target.Shared() {
 		return errors.New("a file is for one worker, and experiments of others are under way: wait for their end, or stop them")
 	}
 	err := m.target.query(m.ctx).one(into(&filled), "SELECT EXISTS (SELECT 1 FROM experiments)")

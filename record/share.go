@@ -155,6 +155,13 @@ func (s *Store) solitary(ctx context.Context) error {
 	return classify(err)
 }
 
+// Divided tells whether experiments are under way that somebody who leads the first share alone
+// would not drive.
+func (s *Store) Divided(ctx context.Context) (divided bool, err error) {
+	err = s.query(ctx).one(into(&divided), "SELECT EXISTS (SELECT 1 FROM experiments WHERE "+inOthers+")")
+	return divided, classify(err)
+}
+
 // keepShares has the shares that came with experiments be led by whoever comes; a file has
 // one share.
 func (s *Store) keepShares(ctx context.Context) error {

@@ -150,6 +150,11 @@ func (o *observation) open(log *slog.Logger) error {
 	if !o.store.Shared() {
 		return nil
 	}
+	if o.external == nil {
+		if err := o.undivided(); err != nil {
+			return err
+		}
+	}
 	// The keys are there from the beginning, to be copied to other machines.
 	if _, err := codec.Open(o.dir.Keys()); err != nil {
 		return err
@@ -158,6 +163,17 @@ func (o *observation) open(log *slog.Logger) error {
 		return err
 	}
 	return o.unpack(o.asked, log)
+}
+
+// undivided refuses a record with experiments of several workers: one with a Temporal of its own
+// is alone, and nobody would drive those of the others.
+func (o *observation) undivided() error {
+	divided, err := o.store.Divided(o.asked)
+	if err == nil && divided {
+		err = errors.New("experiments of several workers are under way on this record: go on with the Temporal that they share " +
+			"(TEMPORAL_ADDRESS), or stop them there before a host with a Temporal of its own works on it")
+	}
+	return err
 }
 
 // idle tells whether there is nothing to do and nobody looks.

@@ -104,6 +104,12 @@ func TestAHomeKnowsWhereItsRecordIsAndTakesNoOther(t *testing.T) {
 
 	refused := endtoend.NewHome(t).With("PERENNIAL_RECORD="+server.URL("two")).Run("serve", "--detach")
 	require.Contains(t, refused.Stderr, "works on this record")
+
+	other.Must("serve", "--stop")
+	server.Ask(t, "two", `INSERT INTO experiments (id, share, name, status, minimize, concurrency, max_trials, max_duration, created)
+		VALUES ('another2', '2', '', 'RUNNING', 0, 1, 1, 0, 0)`)
+	refused = other.Run("serve", "--detach")
+	require.Contains(t, refused.Stderr, "experiments of several workers are under way")
 }
 
 func TestARecordThatIsMovedWhileTrialsRunGoesOnWhereItIs(t *testing.T) {
