@@ -87,7 +87,7 @@ func (d *Door) closed(w http.ResponseWriter, r *http.Request, why string) {
 	w.WriteHeader(http.StatusUnauthorized)
 	fmt.Fprintf(w, `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Perennial: closed</title>
 <main><h1>Closed</h1><p>%s</p><form method="post" action="%s">
-<label>Or an access token: <input type="password" name="token" autocomplete="off" required></label> <button>Open</button></form></main></html>
+<label>An access token opens it, too: <input type="password" name="token" autocomplete="off" required></label> <button>Open</button></form></main></html>
 `, html.EscapeString(why), entrance)
 }
 

@@ -75,5 +75,5 @@ func (w World) checkListening(asked Listening) error {
 
 // listens tells where the host is reached from other machines.
 func (w World) listens(address, fingerprint string) {
-	fmt.Fprintf(w.Out, "  elsewhere https://%s, whose certificate has the SHA-256 fingerprint\n            %s\n", address, fingerprint)
+	fmt.Fprintf(w.Out, "other machines reach it at https://%s\n  certificate, SHA-256  %s\n", address, fingerprint)
 }
