@@ -201,7 +201,7 @@ func (t *transaction) sitDown(wanted *lease) error {
 		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, directory = excluded.directory,
 			fence = excluded.fence, until = excluded.until`, wanted.name(), wanted.holder, as.place(), wanted.fence, leaseLasts.String())
 	if err == nil && !as.Wants.Meanwhile {
-		_, err = t.exec("UPDATE leases SET home = ?, wanted = NULL WHERE name = ?", as.place(), wanted.name())
+		_, err = t.exec("UPDATE leases SET home = ?, seen = clock_timestamp(), wanted = NULL WHERE name = ?", as.place(), wanted.name())
 	}
 	if err == nil {
 		_, err = t.exec("UPDATE identity SET seat = ? WHERE seat = ''", as.Directory)
@@ -281,7 +281,8 @@ func (s *Store) renew(ctx context.Context, taken *lease) error {
 			return err
 		}
 		err := s.update(ctx, func(t *transaction) error {
-			_, err := t.exec("UPDATE leases SET until = clock_timestamp() + ?::interval WHERE name = ?", leaseLasts.String(), taken.name())
+			_, err := t.exec(`UPDATE leases SET until = clock_timestamp() + ?::interval,
+				seen = CASE WHEN directory = home THEN clock_timestamp() ELSE seen END WHERE name = ?`, leaseLasts.String(), taken.name())
 			return errors.Join(err, t.appear(taken.as, ""))
 		})
 		if errors.Is(err, ErrFenced) {

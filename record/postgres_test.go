@@ -510,6 +510,17 @@ func TestWorkersHaveAShareEachAndThatOfOneWhoIsGoneIsLedMeanwhile(t *testing.T) 
 	require.NoError(t, err)
 	require.False(t, wanted)
 
+	gone, err := adopted.Deserted(background, "2")
+	require.NoError(t, err)
+	require.False(t, gone)
+	require.NoError(t, f.update(background, func(t *transaction) error {
+		_, err := t.exec("UPDATE leases SET seen = clock_timestamp() - interval '25 hours' WHERE name = 'record/2'")
+		return err
+	}))
+	gone, err = adopted.Deserted(background, "2")
+	require.NoError(t, err)
+	require.True(t, gone)
+
 	back, led := f.another(), make(chan struct{})
 	go func() { back.joins("two"); close(led) }()
 	require.Eventually(t, func() bool { wanted, err = adopted.Wanted(background); return err == nil && wanted }, time.Minute, 10*time.Millisecond)

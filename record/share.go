@@ -203,6 +203,17 @@ func (s *Store) Wanted(ctx context.Context) (wanted bool, err error) {
 	return wanted, classify(err)
 }
 
+// deserted is for how long a share's own worker is not heard of until it is gone for good.
+const deserted = 24 * time.Hour
+
+// Deserted tells whether a share's own worker is this one, or was not heard of for a day: then
+// whoever leads the share may take it for its own.
+func (s *Store) Deserted(ctx context.Context, share string) (is bool, err error) {
+	err = s.query(ctx).one(into(&is), "SELECT home = ? OR coalesce(seen < clock_timestamp() - ?::interval, TRUE) FROM leases WHERE name = ?",
+		s.lease.as.place(), deserted.String(), leaseOf(share))
+	return is, classify(err)
+}
+
 // Load is what there is to do.
 type Load struct {
 	Experiments int            // unfinished ones

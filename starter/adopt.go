@@ -38,6 +38,7 @@ type adoption struct {
 type adopted struct {
 	*observation
 	since time.Time
+	whole bool          // its own worker is gone for good: what ran on that one's machine is, too
 	lost  chan struct{} // closed once another drives it
 	stop  func()
 }
@@ -94,6 +95,9 @@ func (s *adopted) over(ctx context.Context) bool {
 	wanted, err := s.store.Wanted(ctx)
 	if wanted || err != nil {
 		return wanted
+	}
+	if deserted, err := s.store.Deserted(ctx, s.store.Share()); deserted && err == nil && !s.whole {
+		return true // to be adopted whole
 	}
 	if time.Since(s.since) < keptIdle {
 		return false
@@ -166,12 +170,20 @@ func missingKey(here record.Presence, there record.Worker) string {
 
 // begin drives a share, unless another worker was quicker.
 func (a *adoption) begin(ctx context.Context, name string) error {
+	whole, err := a.store.Deserted(ctx, name)
+	if err != nil {
+		return err
+	}
 	store, err := record.Open(a.record.Location)
 	if err != nil {
 		return err
 	}
-	share := &adopted{since: time.Now(), lost: make(chan struct{}),
-		observation: &observation{engine: a.engine, dir: a.dir, log: a.log, asked: ctx, only: a.anywhere(), kinds: a.kinds, store: store}}
+	only := a.only
+	if !whole {
+		only = a.anywhere()
+	}
+	share := &adopted{since: time.Now(), whole: whole, lost: make(chan struct{}),
+		observation: &observation{engine: a.engine, dir: a.dir, log: a.log, asked: ctx, only: only, kinds: a.kinds, store: store}}
 	share.stop = func() { store.Close() }
 	err = a.drive(ctx, name, share)
 	if err != nil {
@@ -199,7 +211,7 @@ func (a *adoption) anywhere() []string {
 func (a *adoption) drive(ctx context.Context, name string, share *adopted) error {
 	about := a.store.Leader()
 	err := share.store.Lead(ctx, record.Leader{Directory: about.Directory, Machine: about.Machine,
-		Wants: record.Wish{Share: name, Meanwhile: true}, Lost: func(error) { close(share.lost) }})
+		Wants: record.Wish{Share: name, Meanwhile: !share.whole}, Lost: func(error) { close(share.lost) }})
 	if err != nil {
 		return err
 	}

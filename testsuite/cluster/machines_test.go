@@ -142,7 +142,7 @@ func returns(t *testing.T, c *Cluster) {
 	}
 	require.Equal(t, led, c.postgres.Ask(t, "returns", leaders), "nobody took the place of one who lives")
 
-	plan := endtoend.Plan{Trials: 4, Concurrency: 2, Steps: "20", Pause: "0.5"}
+	plan := endtoend.Plan{Trials: 3, Concurrency: 2, Steps: "14", Pause: "0.5"}
 	following := one.Follow(one.Experiment(plan))
 	own := following.ID()
 	following.Signal(syscall.SIGKILL) // it would start another host
@@ -170,4 +170,15 @@ func returns(t *testing.T, c *Cluster) {
 		home.AwaitFor(limit, "the end", func() bool { return home.Show(id).Status == "DONE" })
 		home.RequireExactlyOnce(id, plan.Trials, nil)
 	}
+
+	// Once more it goes, and for good.
+	plan.Trials = plan.Concurrency
+	following = one.Follow(one.Experiment(plan))
+	own = following.ID()
+	following.Signal(syscall.SIGKILL)
+	one.KillAll()
+	two.AwaitFor(limit, "the reason for waiting", func() bool { return two.Show(own).Reason.Code == "no-worker" })
+	c.postgres.Ask(t, "returns", "UPDATE leases SET seen = seen - interval '25 hours' WHERE seen < clock_timestamp() - interval '5 seconds' RETURNING 1")
+	two.AwaitFor(limit, "the end elsewhere", func() bool { return two.Show(own).Status == "DONE" })
+	require.Equal(t, plan.Trials, two.Show(own).Trials["SUCCEEDED"])
 }
