@@ -170,8 +170,8 @@ func (s *Store) keepShares(ctx context.Context) error {
 			_, err := t.exec("UPDATE experiments SET share = ''")
 			return err
 		}
-		_, err := t.exec(`INSERT INTO leases (name, holder, directory, fence, until)
-			SELECT DISTINCT ? || '/' || share, '', '', 0, clock_timestamp() FROM experiments WHERE share <> '' ON CONFLICT (name) DO NOTHING`, firstLease)
+		_, err := t.exec(`INSERT INTO leases (name, holder, directory, fence, until, seen)
+			SELECT DISTINCT ? || '/' || share, '', '', 0, clock_timestamp(), clock_timestamp() FROM experiments WHERE share <> '' ON CONFLICT (name) DO NOTHING`, firstLease)
 		return err
 	})
 }

@@ -7,6 +7,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func TestAShareThatCameWithAMovedRecordIsThatOfSomebodyWhoMayComeBack(t *testing.T) {
+	f := inPostgres(t)
+	f.joins("one")
+	_, err := f.writer.conn.ExecContext(background, "UPDATE experiments SET share = '7'")
+	require.NoError(t, err)
+	require.NoError(t, f.keepShares(background))
+	deserted, err := f.Deserted(background, "7")
+	require.NoError(t, err)
+	require.False(t, deserted, "what runs on a machine of its own goes on there")
+}
+
 func TestALeaseThatRanOutWhileTheRecordWasAwayIsThatOfSomebodyWhoMayLive(t *testing.T) {
 	begun := time.Now()
 	after := func(seconds float64) time.Time { return begun.Add(time.Duration(seconds * float64(time.Second))) }

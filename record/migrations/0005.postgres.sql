@@ -4,4 +4,4 @@ ALTER TABLE leases ADD COLUMN home TEXT NOT NULL DEFAULT '';
 ALTER TABLE leases ADD COLUMN wanted TIMESTAMPTZ;
 -- When that one was last heard of.
 ALTER TABLE leases ADD COLUMN seen TIMESTAMPTZ;
-UPDATE leases SET home = directory;
+UPDATE leases SET home = directory, seen = until;
