@@ -75,6 +75,11 @@ func Move(ctx context.Context, from, to string, as Leader, tell func(table strin
 	if err != nil {
 		return err
 	}
+	as.Wants.Meanwhile = source.Shared() // whose own it is stays what it was
+	homes, err := source.homes(ctx)
+	if err != nil {
+		return err
+	}
 	for _, s := range []*Store{source, target} {
 		if err := s.Lead(ctx, as); err != nil {
 			return err
@@ -83,7 +88,7 @@ func Move(ctx context.Context, from, to string, as Leader, tell func(table strin
 			return err
 		}
 	}
-	return move{ctx: ctx, source: source, target: target, seat: seat, tell: tell}.run()
+	return move{ctx: ctx, source: source, target: target, seat: seat, homes: homes, tell: tell}.run()
 }
 
 // openThere opens a record and makes none.
@@ -102,6 +107,7 @@ type move struct {
 	ctx            context.Context
 	source, target *Store
 	seat           string
+	homes          map[string]string
 	tell           func(string, int)
 }
 
@@ -127,7 +133,7 @@ func (m move) run() error {
 		}
 		m.tell(t.name, rows)
 	}
-	if err := errors.Join(m.target.sit(m.ctx, m.seat), m.target.keepShares(m.ctx)); err != nil {
+	if err := errors.Join(m.target.sit(m.ctx, m.seat), m.target.keepShares(m.ctx, m.homes)); err != nil {
 		return err
 	}
 	if err := m.source.rename(m.ctx, departed+id); err != nil {

@@ -162,16 +162,34 @@ func (s *Store) Divided(ctx context.Context) (divided bool, err error) {
 	return divided, classify(err)
 }
 
-// keepShares has the shares that came with experiments be led by whoever comes; a file has
-// one share.
-func (s *Store) keepShares(ctx context.Context) error {
-	return s.update(ctx, func(t *transaction) error {
+// homes are the leases of all shares, each with the place of its own worker.
+func (s *Store) homes(ctx context.Context) (map[string]string, error) {
+	homes := map[string]string{}
+	if !s.Shared() {
+		return homes, nil
+	}
+	err := s.query(ctx).each(func(row scanner) error {
+		var name, home string
+		err := row.Scan(&name, &home)
+		homes[name] = home
+		return err
+	}, "SELECT name, home FROM leases")
+	return homes, classify(err)
+}
+
+// keepShares has their own workers find the shares that came with experiments; a file has one
+// share.
+func (s *Store) keepShares(ctx context.Context, homes map[string]string) error {
+	return s.update(ctx, func(t *transaction) (err error) {
 		if !s.Shared() {
-			_, err := t.exec("UPDATE experiments SET share = ''")
+			_, err = t.exec("UPDATE experiments SET share = ''")
 			return err
 		}
-		_, err := t.exec(`INSERT INTO leases (name, holder, directory, fence, until, seen)
-			SELECT DISTINCT ? || '/' || share, '', '', 0, clock_timestamp(), clock_timestamp() FROM experiments WHERE share <> '' ON CONFLICT (name) DO NOTHING`, firstLease)
+		for name, home := range homes {
+			_, failed := t.exec(`INSERT INTO leases (name, holder, directory, fence, until, seen, home)
+				VALUES (?, '', '', 0, clock_timestamp(), clock_timestamp(), ?) ON CONFLICT (name) DO UPDATE SET home = excluded.home`, name, home)
+			err = errors.Join(err, failed)
+		}
 		return err
 	})
 }

@@ -12,10 +12,13 @@ func TestAShareThatCameWithAMovedRecordIsThatOfSomebodyWhoMayComeBack(t *testing
 	f.joins("one")
 	_, err := f.writer.conn.ExecContext(background, "UPDATE experiments SET share = '7'")
 	require.NoError(t, err)
-	require.NoError(t, f.keepShares(background))
+	require.NoError(t, f.keepShares(background, map[string]string{"record/7": "two on host two"}))
 	deserted, err := f.Deserted(background, "7")
 	require.NoError(t, err)
 	require.False(t, deserted, "what runs on a machine of its own goes on there")
+	back := f.another()
+	back.joins("two")
+	require.Equal(t, "7", back.Share())
 }
 
 func TestALeaseThatRanOutWhileTheRecordWasAwayIsThatOfSomebodyWhoMayLive(t *testing.T) {
