@@ -30,7 +30,8 @@ var sqliteDialect = dialect{
 		"coalesce(json_extract(parameters, ?), json_extract(parameters, ?)) END",
 	parameterPaths: func(plain, nested []string) []any { return []any{jsonPath(plain), jsonPath(nested)} },
 	platforms: `SELECT DISTINCT section.value ->> '$.platform' AS name
-		FROM configurations JOIN experiments ON id = experiment, json_each(config, '$.trainingService') AS section WHERE %s AND name IS NOT NULL ORDER BY name`,
+		FROM configurations JOIN experiments ON experiments.id = experiment, json_each(config, '$.trainingService') AS section
+		WHERE %s AND section.value ->> '$.platform' IS NOT NULL ORDER BY 1`,
 }
 
 func jsonPath(names []string) string {
@@ -55,7 +56,7 @@ var postgresDialect = dialect{
 	parameterKey:   "parameter_key(parameters, ?, ?)",
 	parameterPaths: func(plain, nested []string) []any { return []any{plain, nested} },
 	platforms: `SELECT DISTINCT section ->> 'platform' AS name
-		FROM configurations JOIN experiments ON id = experiment, json_array_elements(CASE json_typeof(config::json -> 'trainingService')
+		FROM configurations JOIN experiments ON experiments.id = experiment, json_array_elements(CASE json_typeof(config::json -> 'trainingService')
 			WHEN 'array' THEN config::json -> 'trainingService'
 			WHEN 'object' THEN json_build_array(config::json -> 'trainingService') ELSE '[]' END) AS section
 		WHERE %s AND section ->> 'platform' IS NOT NULL ORDER BY name`,

@@ -394,3 +394,15 @@ func TestWorkspacesAreKeptByTheirPlatformsPlace(t *testing.T) {
 	require.NoError(t, f.SetWorkspace(context.Background(), exp, 1, json.RawMessage(`{"directory":"/b"}`)))
 	require.Equal(t, []json.RawMessage{nil, json.RawMessage(`{"directory":"/b"}`)}, f.experiment().Workspaces)
 }
+
+func TestThePlatformsOfAllExperimentsAreNamedOnce(t *testing.T) {
+	f := newFixture(t) // its experiment names none
+	for id, sections := range map[string]string{"several2": `[{"platform":"remote"},{"platform":"local"}]`, "another2": `[{"platform":"local"}]`} {
+		command := trial.Command{ID: id, Name: trial.Accept, Value: json.RawMessage(`{"searchSpace":{"x": {}},"trainingService":` + sections + `}`)}
+		_, err := f.Append(background, id, CommandEvent(command))
+		require.NoError(t, err)
+	}
+	names, err := f.Platforms(background)
+	require.NoError(t, err)
+	require.Equal(t, []string{"local", "remote"}, names)
+}
